@@ -1,0 +1,218 @@
+"""Where data lies, and under which names: the only module that knows.
+
+Data of the package is in ``servetwin/_data`` once installed and beside ``sim/`` in a checkout; the user's own
+folders come first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from servetwin.catalog.hardware import read_calibration, read_gpu
+from servetwin.catalog.model import model_from_mapping, read_model
+from servetwin.catalog.yaml_file import read_mapping
+from servetwin.errors import CatalogError, nearest_name
+from servetwin.specs import Calibration, Gpu, ModelSpec
+
+_FOLDERS = {
+    "hardware": "hardware_profiles/gpus",
+    "models": "hardware_profiles/models",
+    "calibrations": "hardware_profiles/calibrations",
+    "scenarios": "scenarios",
+    "workloads": "workloads",
+}
+KINDS = tuple(_FOLDERS)
+
+#: What may be missing from a name without changing what it means: publishers' endings and dates of a release.
+_ENDINGS = re.compile(r"-(instruct|chat|hf|base|it|v0[.-]?\d+|\d{4}|\d{2}-\d{4}|\d{6,8})(?=-|$)")
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def fold(name: str) -> str:
+    """A name without organisation, case, endings such as ``-Instruct``, dates and version suffixes.
+
+    >>> fold("mistralai/Mixtral-8x7B-Instruct-v0.1")
+    'mixtral-8x7b'
+    >>> fold("meta-llama/Meta-Llama-3.1-8B-Instruct")
+    'llama-3.1-8b'
+    """
+    folded = name.strip().rsplit("/", 1)[-1].lower().replace("_", "-").replace(" ", "-")
+    folded = folded.removeprefix("meta-").removeprefix("nvidia-")
+    return _ENDINGS.sub("", folded)
+
+
+def _bundled_root() -> Path:
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_data"
+    return installed if installed.is_dir() else package.parents[1]
+
+
+class Catalog:
+    """Finds models, GPUs, calibrations, scenarios and workloads by name or path.
+
+    Args:
+        extra: folders of the user, searched before the bundled data. Each is laid out as the bundled data is,
+            or holds the folders ``gpus``, ``models``, … directly.
+    """
+
+    def __init__(self, extra: Sequence[Path] = ()) -> None:
+        self._roots = [*extra, _bundled_root()]
+        self._aliases: dict[str, dict[str, Path]] = {}
+        for root in extra:
+            if not root.is_dir():
+                raise CatalogError("there is no such catalogue folder", file=str(root))
+
+    def gpu(self, name: str) -> Gpu:
+        """The GPU of that name or alias, or in the profile at that path."""
+        return read_gpu(self._locate("hardware", name))
+
+    def calibration(self, name: str) -> Calibration:
+        """The calibration of that name, or in the file at that path."""
+        return read_calibration(self._locate("calibrations", name))
+
+    def model(self, reference: str | Mapping[str, Any], base: Path | None = None) -> ModelSpec:
+        """A model by name or alias, by the path of a profile or ``config.json``, or inline.
+
+        Args:
+            reference: the name, the path, or the mapping itself.
+            base: what a relative path is relative to; the working directory otherwise.
+        """
+        if not isinstance(reference, str):
+            return model_from_mapping(reference, file="the scenario", name="inline", path="model")
+        return read_model(self._locate("models", reference, base))
+
+    def scenario(self, name: str, base: Path | None = None) -> Path:
+        """The file of a bundled scenario, or the path itself."""
+        return self._locate("scenarios", name, base)
+
+    def workload(self, name: str, base: Path | None = None) -> Path:
+        """The file of a bundled workload, or the path itself."""
+        return self._locate("workloads", name, base)
+
+    def names(self, kind: str) -> list[str]:
+        """The names of everything of a kind, sorted."""
+        return sorted(self._files(kind))
+
+    def describe(self, kind: str, name: str) -> dict[str, Any]:
+        """What ``servetwin show`` prints about one thing: plain data in the order in which to read it."""
+        path = self._locate(kind, name)
+        if kind == "models":
+            return _describe_model(read_model(path), path)
+        if kind == "hardware":
+            return _describe_gpu(read_gpu(path), path)
+        if kind == "calibrations":
+            return {**asdict(read_calibration(path)), "file": str(path)}
+        return {"name": path.stem, "file": str(path), "content": read_mapping(path)}
+
+    def _folders(self, kind: str) -> Iterator[Path]:
+        if kind not in _FOLDERS:
+            raise CatalogError(
+                "there is no such kind of thing", found=kind, allowed=KINDS, nearest=nearest_name(kind, KINDS)
+            )
+        folder = Path(_FOLDERS[kind])
+        for root in self._roots:
+            for candidate in (root / folder, root / folder.name):
+                if candidate.is_dir():
+                    yield candidate
+                    break
+
+    def _files(self, kind: str) -> dict[str, Path]:
+        """Files by name; the first folder wins."""
+        files: dict[str, Path] = {}
+        for folder in self._folders(kind):
+            for path in sorted(folder.rglob("*.yaml")):
+                files.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+        return files
+
+    def _alias_index(self, kind: str) -> dict[str, Path]:
+        """Files by folded name and alias. Read only when no file has the name asked for."""
+        if kind not in self._aliases:
+            index: dict[str, Path] = {}
+            files = self._files(kind)
+            for name, path in files.items():
+                index.setdefault(fold(name), path)
+            if kind in ("hardware", "models", "calibrations"):
+                for path in files.values():
+                    aliases = read_mapping(path).get("aliases") or []
+                    for alias in aliases if isinstance(aliases, list) else []:
+                        index.setdefault(fold(str(alias)), path)
+            self._aliases[kind] = index
+        return self._aliases[kind]
+
+    def _locate(self, kind: str, name: str, base: Path | None = None) -> Path:
+        files = self._files(kind)
+        if name in files:
+            return files[name]
+        if name.endswith(_SUFFIXES) or name.startswith((".", "/", "~")):
+            return _given_path(name, base)
+        index = self._alias_index(kind)
+        if fold(name) in index:
+            return index[fold(name)]
+        if "/" in name and ((base or Path()) / name).exists():
+            return _given_path(name, base)
+        known = sorted(files)
+        near = nearest_name(fold(name), index)
+        raise CatalogError(
+            f"there is no {_singular(kind)} of that name", found=name, allowed=known,
+            nearest=next((key for key, path in files.items() if near and path == index[near]), None),
+            hint="a path to a file works too",
+        )  # fmt: skip
+
+
+def _given_path(name: str, base: Path | None) -> Path:
+    path = Path(name).expanduser()
+    return path if path.is_absolute() or base is None else base / path
+
+
+def _singular(kind: str) -> str:
+    return "GPU" if kind == "hardware" else kind.removesuffix("s")
+
+
+def _describe_model(model: ModelSpec, path: Path) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "parameters": model.parameters(),
+        "active_parameters": model.active_parameters(),
+        "layers": model.num_layers,
+        "hidden": model.hidden,
+        "vocab": model.vocab,
+        "max_position": model.max_position,
+        "tied_embeddings": model.tied_embeddings,
+        "native_weights": model.native_weights,
+        "quantised_parts": list(model.quantised_parts),
+        "weight_bytes": round(model.weight_bytes()),
+        "kv_bytes_per_token_bf16": round(model.kv_bytes_per_token()),
+        "windows": list(model.windows),
+        "layer_groups": [
+            {
+                "count": layer.count,
+                "attention": {"kind": type(layer.attention).__name__, **asdict(layer.attention)},
+                "mlp": {"kind": type(layer.mlp).__name__, **asdict(layer.mlp)},
+            }
+            for layer in model.layers
+        ],
+        "source": model.source,
+        "file": str(path),
+    }
+
+
+def _describe_gpu(gpu: Gpu, path: Path) -> dict[str, Any]:
+    return {
+        "name": gpu.name,
+        "architecture": gpu.architecture,
+        "memory_bytes": gpu.memory_bytes,
+        "hbm_bytes_per_s": gpu.hbm_bytes_per_s,
+        "flops": dict(gpu.flops),
+        "link_bytes_per_s": gpu.nvlink_bytes_per_s,
+        "price_per_hour_usd": gpu.price_per_hour_usd,
+        "tdp_watts": gpu.tdp_watts,
+        "all_reduce_us": {
+            gpus: {size: round(seconds * 1e6, 3) for size, seconds in table} for gpus, table in gpu.all_reduce
+        },
+        "sources": [asdict(source) for source in gpu.sources],
+        "file": str(path),
+    }

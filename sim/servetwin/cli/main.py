@@ -1,0 +1,67 @@
+"""``servetwin``: the program, and the promise that a user's mistake never ends in a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from servetwin.cli import list as list_command
+from servetwin.cli import replay as replay_command
+from servetwin.cli import run as run_command
+from servetwin.cli import show as show_command
+from servetwin.cli.guard import guarded, report
+
+_SHORT_HELP = """\
+servetwin simulates a cluster that serves a large language model: latencies, SLOs, where the GPU time goes.
+
+  servetwin run                                       simulate the bundled quickstart scenario
+  servetwin run quickstart --set cluster.replicas=2   change anything in it
+  servetwin replay TRACE --scenario azure-conversation-4xh100   put a recorded trace through a cluster
+
+  servetwin list scenarios    what there is to run
+  servetwin --help            all commands
+"""
+
+app = typer.Typer(
+    name="servetwin",
+    help="A discrete-event simulator of LLM-serving clusters.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 a check failed, 2 bad input or usage, 130 interrupted (what was finished is kept).",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from servetwin import __version__
+
+        print(f"servetwin {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(_SHORT_HELP, end="")
+
+
+app.command("run")(guarded(run_command.run))
+app.command("replay")(guarded(replay_command.replay))
+app.command("list")(guarded(list_command.list_))
+app.command("show")(guarded(show_command.show))
+
+
+def main() -> None:
+    """Run the program on the command line's arguments; never returns normally."""
+    try:
+        app()
+    except BaseException as error:
+        sys.exit(report(error))

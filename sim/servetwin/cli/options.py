@@ -1,0 +1,57 @@
+"""The options that every command that simulates has, and what they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from servetwin.catalog.find import Catalog
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where to write the results.  [default: runs/NAME-TIME]"),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Seed of all random streams, instead of run.seed.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the scenario; may be repeated."),
+]
+CatalogDir = Annotated[
+    list[Path] | None,
+    typer.Option("--catalog", metavar="DIR", help="Look here first for GPUs, models, scenarios, workloads."),
+]
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", metavar="FILE", help="A Python file that registers policies; may be repeated."),
+]
+NoFigures = Annotated[bool, typer.Option("--no-figures", help="Do not draw pictures.")]
+Timeline = Annotated[
+    bool, typer.Option("--timeline", help="Write trace.json, for ui.perfetto.dev or chrome://tracing.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Check every account at every step (slow).")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def open_catalog(folders: list[Path] | None) -> Catalog:
+    """The catalog with the user's folders before the bundled data."""
+    from servetwin.catalog.find import Catalog
+
+    return Catalog(folders or ())
+
+
+def load_policies(files: list[Path] | None) -> None:
+    """Load the plug-ins that are installed, and those that the user names."""
+    from servetwin.policies import load_plugins
+
+    load_plugins(files or ())
+
+
+def overrides(seed: int | None, changes: list[str] | None) -> list[str]:
+    """The overrides of the command line; ``--seed`` comes last, for it is the more special one."""
+    return [*(changes or []), *([f"run.seed={seed}"] if seed is not None else [])]

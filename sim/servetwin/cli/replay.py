@@ -1,0 +1,73 @@
+"""``servetwin replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from servetwin.cli import options
+from servetwin.cli.simulate import Choices, simulate
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(help="The trace file, plain or gzip.")],
+    scenario: Annotated[
+        str, typer.Option("--scenario", metavar="S", help="Whose cluster: the name or path of a scenario.")
+    ],
+    trace_format: Annotated[
+        str | None, typer.Option("--format", metavar="F", help="Format of the trace.  [default: from its content]")
+    ] = None,
+    rate_scale: Annotated[
+        float | None, typer.Option("--rate-scale", metavar="X", help="Speed arrivals up by this factor.")
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="A:B", help="Only rows from A to B seconds of the trace's time."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="At most this many rows.")] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Count and skip rows that cannot be used.")
+    ] = False,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the rows by time.")] = False,
+    spread_ties: Annotated[
+        bool, typer.Option("--spread-ties", help="Spread rows of the same time over the time to the next one.")
+    ] = False,
+    out: options.Out = None,
+    seed: options.Seed = None,
+    changes: options.Set = None,
+    catalog: options.CatalogDir = None,
+    plugin: options.Plugin = None,
+    no_figures: options.NoFigures = False,
+    timeline: options.Timeline = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Put a recorded trace through the cluster of a scenario.
+
+    The same as workload.trace in a scenario file. The whole trace is replayed, whatever run.requests and
+    run.duration_s say, unless --limit, --window or --set say otherwise.
+    """
+    from servetwin.scenario.load import load
+
+    options.load_policies(plugin)
+    known = options.open_catalog(catalog)
+    given: dict[str, Any] = {
+        "path": str(trace.absolute()),
+        "format": trace_format,
+        "rate_scale": rate_scale,
+        "window_s": window,
+        "limit": limit,
+        "skip_bad_rows": skip_bad_rows or None,
+        "sort": sort or None,
+        "spread_ties": spread_ties or None,
+    }
+    fields = {
+        "workload": {"trace": {key: value for key, value in given.items() if value is not None}},
+        "run": {"requests": None, "duration_s": None},
+    }
+    loaded = load(scenario, options.overrides(seed, changes), known, fields)
+    choices = Choices(out, not no_figures, timeline, strict, quiet, json)
+    simulate(loaded, choices, known)

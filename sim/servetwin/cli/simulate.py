@@ -1,0 +1,116 @@
+"""What ``run`` and ``replay`` have in common: simulate, write, print."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from servetwin.cli.guard import say
+
+if TYPE_CHECKING:
+    from servetwin.catalog.find import Catalog
+    from servetwin.results.result import Result
+    from servetwin.scenario.build import Progress
+    from servetwin.scenario.load import LoadedScenario
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user wants of a run besides the scenario.
+
+    Attributes:
+        out: where to write; None = ``runs/<name>-<time>``.
+        figures: whether to draw pictures.
+        timeline: whether to write ``trace.json``.
+        strict: whether every account is counted again at every step.
+        quiet: whether to print nothing but errors.
+        json: whether to print the summary as JSON.
+    """
+
+    out: Path | None
+    figures: bool
+    timeline: bool
+    strict: bool
+    quiet: bool
+    json: bool
+
+
+def simulate(loaded: LoadedScenario, choices: Choices, catalog: Catalog) -> None:
+    """Simulate a scenario, write its files and print what came out.
+
+    Raises:
+        Interrupted: Ctrl-C; what was finished has been written and printed.
+    """
+    from servetwin.scenario.run import RunInterrupted, execute
+
+    out = choices.out or default_out(loaded.scenario.name)
+    with _progress_bar(choices) as progress:
+        try:
+            result = execute(
+                loaded.scenario,
+                out=out,
+                figures=choices.figures,
+                timeline=choices.timeline,
+                strict=choices.strict,
+                progress=progress,
+                catalog=catalog,
+                notes=loaded.warnings,
+            )
+        except RunInterrupted as stopped:
+            _print_result(stopped.result, out, choices)
+            raise
+    _print_result(result, out, choices)
+
+
+def default_out(name: str) -> Path:
+    """A directory of its own for each run: ``runs/<name>-<time>``."""
+    base = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out, number = base, 2
+    while out.exists():
+        out = base.with_name(f"{base.name}-{number}")
+        number += 1
+    return out
+
+
+def _print_result(result: Result, out: Path, choices: Choices) -> None:
+    if choices.json:
+        import json
+
+        for warning in result.warnings:
+            say(f"warning: {warning}")
+        print(json.dumps(result.summary(), indent=2, allow_nan=False, ensure_ascii=False))
+    elif not choices.quiet:
+        from servetwin.report.tables import print_result
+
+        print_result(result.summary(), result.ledger())
+        print(f"\nwritten to {out}")
+
+
+@contextmanager
+def _progress_bar(choices: Choices) -> Iterator[Progress | None]:
+    """A progress bar on stderr, if that is a terminal."""
+    if choices.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("requests, {task.fields[simulated]} simulated"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, simulated="0 s")
+
+        def show(ended: int, expected: int | None, now_ps: int) -> None:
+            bar.update(task, completed=ended, total=expected, simulated=f"{now_ps / 1e12:,.0f} s")
+
+        yield show

@@ -1,0 +1,88 @@
+"""The index over the replicas that routers ask: the least loaded one in logarithmic time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+import simpy
+
+from servetwin.cluster.protocols import METRICS, REQUESTS, TOKENS
+from servetwin.cluster.replica import Replica
+from servetwin.request import Request
+
+
+class Fleet:
+    """Implements ``FleetView``.
+
+    Of each metric that is asked for, a heap holds every replica's value at its last change. The number of requests
+    changes only when one is routed or ends; the number of tokens also grows in between, so a heap entry is a lower
+    bound, and the top is re-evaluated until it is exact.
+    """
+
+    def __init__(self, env: simpy.Environment, replicas: list[Replica]) -> None:
+        self._env = env
+        self._replicas = replicas
+        self._routable = [replica.index for replica in replicas if replica.routable]
+        self._requests = [0] * len(replicas)
+        self._prompts = [0] * len(replicas)
+        #: How often a replica has changed; entries of an older version are stale.
+        self._version = [0] * len(replicas)
+        self._heaps: dict[str, list[tuple[int, int, int]]] = {}
+
+    def all(self) -> Sequence[int]:
+        """Every routable replica, ascending."""
+        return self._routable
+
+    def value(self, replica: int, metric: str) -> int:
+        """Requests or tokens that the gateway has routed to ``replica`` and not seen finish."""
+        if metric == REQUESTS:
+            return self._requests[replica]
+        if metric == TOKENS:
+            return self._prompts[replica] + self._replicas[replica].executor.generated(self._env._now)
+        raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
+
+    def least(self, metric: str) -> int:
+        """The replica with the smallest value; ties go to the smallest index."""
+        heap = self._heaps.get(metric)
+        if heap is None:
+            heap = self._heaps[metric] = self._entries(metric)
+        versions = self._version
+        while True:
+            value, replica, version = heap[0]
+            if version != versions[replica]:
+                heappop(heap)
+                continue
+            if metric == REQUESTS:
+                return replica
+            now = self.value(replica, metric)
+            if now == value:
+                return replica
+            heapreplace(heap, (now, replica, version))
+
+    def on_routed(self, request: Request) -> None:
+        """A request goes to its replica."""
+        replica = request.replica
+        self._requests[replica] += 1
+        self._prompts[replica] += request.prompt_tokens
+        self._changed(replica)
+
+    def on_finished(self, request: Request) -> None:
+        """A request has left its replica."""
+        replica = request.replica
+        self._requests[replica] -= 1
+        self._prompts[replica] -= request.prompt_tokens
+        self._changed(replica)
+
+    def _changed(self, replica: int) -> None:
+        self._version[replica] = version = self._version[replica] + 1
+        for metric, heap in self._heaps.items():
+            if len(heap) > 64 + 4 * len(self._replicas):
+                heap[:] = self._entries(metric)
+            else:
+                heappush(heap, (self.value(replica, metric), replica, version))
+
+    def _entries(self, metric: str) -> list[tuple[int, int, int]]:
+        entries = [(self.value(index, metric), index, self._version[index]) for index in self._routable]
+        heapify(entries)
+        return entries

@@ -1,0 +1,180 @@
+"""The decoding requests of a rank as a whole: sums, and what changes them next.
+
+Nothing here loops over the batch. What a decoding request will have computed at a given step follows from the step at
+which it joined; sums over all of them, and the steps at which blocks run out, follow from a few numbers.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from servetwin.request import Request
+
+#: "No such step": later than any step.
+NEVER = 1 << 62
+
+
+class _Window:
+    """Context within one attention window: ``min(context, window)`` summed over the batch."""
+
+    __slots__ = ("context", "crossings", "growing", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.context = 0
+        self.growing = 0
+        #: (step at which the request reads the whole window for the first time, number of its join, request)
+        self.crossings: list[tuple[int, int, Request]] = []
+
+    def join(self, request: Request, step: int) -> None:
+        reads = request.computed + 1
+        if reads < self.window:
+            self.growing += 1
+            self.context += reads
+            heappush(self.crossings, (step + self.window - reads, request.joined, request))
+        else:
+            self.context += self.window
+
+    def leave(self, request: Request) -> None:
+        reads = request.computed + 1
+        if reads < self.window:
+            self.growing -= 1
+            self.context -= reads
+        else:
+            self.context -= self.window
+
+
+class DecodeBatch:
+    """The requests that decode in the next step to be planned, ``step``.
+
+    Attributes:
+        step: index of the next step to be planned.
+        size: decoding requests.
+        context: KV tokens that they read in that step, their own new ones included.
+        version: changes whenever two steps before and after are not of one series.
+        finishes: heap of (step from which a request no longer decodes, number of its join, request); entries of
+            requests that have left, or joined again since, are stale and skipped. No request finishes earlier than
+            its top says.
+        crossings: requests by the steps, modulo the block size, at which they need a new block; stored twice in a
+            row, so that any window of up to a block's length is one slice.
+    """
+
+    __slots__ = ("_joins", "block_size", "context", "crossings", "finishes", "size", "step", "version", "windows")
+
+    def __init__(self, block_size: int, windows: tuple[int, ...]) -> None:
+        self.block_size = block_size
+        self.step = 0
+        self.size = 0
+        self.context = 0
+        self.version = 0
+        self.crossings = [0] * (2 * block_size)
+        self.windows = [_Window(window) for window in windows]
+        self._joins = 0
+        self.finishes: list[tuple[int, int, Request]] = []
+
+    def join(self, request: Request) -> None:
+        """``request`` decodes from the next step on."""
+        step = self.step
+        computed = request.computed
+        size = self.block_size
+        key = (step - computed) % size
+        self.crossings[key] += 1
+        self.crossings[key + size] += 1
+        request.growth_key = key
+        request.join_step = step
+        self._joins = request.joined = joined = self._joins + 1
+        heappush(self.finishes, (step + request.output_tokens - request.produced, joined, request))
+        self.size += 1
+        self.context += computed + 1
+        self.version += 1
+        for window in self.windows:
+            window.join(request, step)
+
+    def leave(self, request: Request) -> None:
+        """``request`` does not decode in the next step; its own counts are brought up to date."""
+        steps = self.step - request.join_step
+        request.computed = computed = request.computed + steps
+        request.produced += steps
+        request.joined = 0
+        key = request.growth_key
+        self.crossings[key] -= 1
+        self.crossings[key + self.block_size] -= 1
+        self.size -= 1
+        self.context -= computed + 1
+        self.version += 1
+        for window in self.windows:
+            window.leave(request)
+
+    def computed(self, request: Request) -> int:
+        """Tokens of a decoding request computed before the next step."""
+        return request.computed + self.step - request.join_step
+
+    def next_finish(self) -> int:
+        """The first step in which some request of today's batch no longer decodes."""
+        finishes = self.finishes
+        while finishes:
+            step, joined, request = finishes[0]
+            if request.joined == joined:
+                return step
+            heappop(finishes)
+        return NEVER
+
+    def retire(self) -> list[Request]:
+        """Take out the requests whose last step has been planned."""
+        done: list[Request] = []
+        finishes = self.finishes
+        while finishes and finishes[0][0] <= self.step:
+            _, joined, request = heappop(finishes)
+            if request.joined == joined:
+                self.leave(request)
+                done.append(request)
+        return done
+
+    def new_blocks(self, steps: int) -> int:
+        """Blocks that the next ``steps`` steps need for their new tokens."""
+        size = self.block_size
+        start = self.step % size
+        if steps == 1:
+            return self.crossings[start]
+        cycles, rest = divmod(steps, size)
+        return self.size * cycles + sum(self.crossings[start : start + rest])
+
+    def steps_within(self, free: int, limit: int) -> int:
+        """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
+        if self.new_blocks(limit) <= free:
+            return limit
+        cycles = free // self.size
+        free -= cycles * self.size
+        steps = cycles * self.block_size
+        position = self.step % self.block_size
+        for crossing in self.crossings[position : position + self.block_size]:
+            if crossing > free:
+                break
+            free -= crossing
+            steps += 1
+        return steps
+
+    def advance(self, steps: int) -> None:
+        """``steps`` more steps of the same composition have been planned."""
+        self.step += steps
+        self.context += self.size * steps
+        if self.windows:
+            for window in self.windows:
+                window.context += window.growing * steps
+                self._cross(window)
+
+    def next_crossing(self) -> int:
+        """The first step at which some request stops growing within a window."""
+        step = NEVER
+        for window in self.windows:
+            if window.crossings:
+                step = min(step, window.crossings[0][0])
+        return step
+
+    def _cross(self, window: _Window) -> None:
+        crossings = window.crossings
+        while crossings and crossings[0][0] <= self.step:
+            _, joined, request = heappop(crossings)
+            if request.joined == joined:
+                window.growing -= 1
+                self.version += 1

@@ -1,0 +1,79 @@
+"""A planned step."""
+
+from __future__ import annotations
+
+from servetwin.physics.protocols import StepPrice, StepShape
+from servetwin.request import Request
+
+
+class PlannedStep:
+    """What one step computes, its price, and what its end brings about.
+
+    Attributes:
+        shape: what the price depends on.
+        price: what the step takes.
+        version: the decode batch's version when the step was planned; steps of equal version and without chunks
+            form a series.
+        steady: only decodes, whose last tokens came from the step before: the step may start a series.
+        emitted: output tokens that the step yields.
+        held: tokens of KV cache in use when the step was planned, its own included.
+        released: ``Rank.released`` at that time.
+        prefill_tokens: prompt tokens (or tokens computed again) in the step.
+        recomputed: tokens among them that had been computed before a preemption.
+        attended: token × context pairs attended.
+        context: KV tokens read.
+        completing: requests whose prompt the step completes.
+        late: decoding requests whose last token came earlier than from the step before.
+        repeats: how many further steps of the same series have been planned.
+    """
+
+    __slots__ = ("attended", "completing", "context", "emitted", "held", "late", "prefill_tokens", "price",
+                 "recomputed", "released", "repeats", "shape", "steady", "version")  # fmt: skip
+
+    def __init__(
+        self,
+        shape: StepShape,
+        price: StepPrice,
+        version: int,
+        held: int,
+        released: int,
+        late: list[Request] | None,
+        completing: list[Request] | None,
+        recomputed: int,
+    ) -> None:
+        self.shape = shape
+        self.price = price
+        self.version = version
+        self.held = held
+        self.released = released
+        self.late = late
+        self.completing = completing
+        self.recomputed = recomputed
+        self.repeats = 0
+        self.emitted = shape.decodes
+        context = attended = shape.context[0]
+        prefill = 0
+        if shape.chunks:
+            self.steady = False
+            for tokens, before in shape.chunks:
+                prefill += tokens
+                context += before + tokens
+                attended += tokens * before + tokens * (tokens + 1) // 2
+            if completing:
+                self.emitted += len(completing)
+        else:
+            self.steady = late is None
+        self.prefill_tokens = prefill
+        self.context = context
+        self.attended = attended
+
+    def shape_after(self, offset: int) -> StepShape:
+        """The shape of the step that comes ``offset`` steps later in the series."""
+        shape = self.shape
+        if not offset:
+            return shape
+        context = tuple(sum_ + offset * growing for sum_, growing in zip(shape.context, shape.growing, strict=True))
+        return StepShape(
+            shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
+            shape.chunks, shape.width, shape.link_share,
+        )  # fmt: skip

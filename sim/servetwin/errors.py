@@ -1,0 +1,111 @@
+"""Every error that servetwin raises on purpose.
+
+    ServetwinError
+    ├── InputError                 the user's input is wrong: exit code 2, never a traceback
+    │   ├── ScenarioError          a scenario, sweep or suite file, or an override of one of its fields
+    │   ├── CatalogError           an unknown or malformed model, GPU, workload, scenario or calibration
+    │   ├── TraceError             a trace file that cannot be read, or one of its rows
+    │   └── CapacityError          the scenario is well formed but cannot exist: weights do not fit, …
+    ├── Interrupted                Ctrl-C: what was finished is kept, exit code 130
+    └── InvariantError             a bug in servetwin: an account does not balance
+
+Input errors say where the mistake is, what was found, what is allowed, and the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ServetwinError(Exception):
+    """Base of every error that servetwin raises on purpose."""
+
+
+class InputError(ServetwinError):
+    """A mistake in what the user gave.
+
+    Args:
+        message: what is wrong, in one sentence.
+        file: the file it stands in, as the user named it.
+        path: where in the file: a dotted field path, or ``line 12``.
+        found: the offending value.
+        allowed: what would be accepted, in words or as the list of names.
+        nearest: the valid name closest to what was found.
+        hint: what to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        path: str | None = None,
+        found: object = None,
+        allowed: str | Iterable[str] | None = None,
+        nearest: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.path = path
+        self.found = found
+        self.allowed = allowed if allowed is None or isinstance(allowed, str) else list(allowed)
+        self.nearest = nearest
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        place = ", ".join(part for part in (self.file, self.path) if part)
+        if place:
+            lines.append(f"  where:   {place}")
+        if self.found is not None:
+            lines.append(f"  found:   {shorten(self.found)}")
+        if self.allowed is not None:
+            allowed = self.allowed if isinstance(self.allowed, str) else ", ".join(self.allowed)
+            lines.append(f"  allowed: {shorten(allowed, 600)}")
+        if self.nearest is not None:
+            lines.append(f"  nearest: {self.nearest}")
+        if self.hint is not None:
+            lines.append(f"  hint:    {self.hint}")
+        return "\n".join(lines)
+
+
+class ScenarioError(InputError):
+    """A scenario, sweep or suite file, or an override of one of its fields, is wrong."""
+
+
+class CatalogError(InputError):
+    """A model, GPU, workload, scenario or calibration is unknown or malformed."""
+
+
+class TraceError(InputError):
+    """A trace file cannot be read, or one of its rows is wrong."""
+
+
+class CapacityError(InputError):
+    """The scenario is well formed but impossible: weights that do not fit, no room for one request, …"""
+
+
+class Interrupted(ServetwinError):
+    """The user stopped the run; what was finished has been kept."""
+
+
+class InvariantError(ServetwinError):
+    """An account that must balance does not: a bug in servetwin, never the user's fault."""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``, or None when nothing is close."""
+    candidates = list(known)
+    folded = {candidate.casefold(): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return folded[matches[0]] if matches else None
+
+
+def shorten(value: object, limit: int = 200) -> str:
+    """``value`` on one line of at most ``limit`` characters."""
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,75 @@
+"""A sleep that can be shortened from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import simpy
+from simpy.events import Event
+
+
+class _Alarm(Event):
+    """An event that goes off at a given time, with a given rank among simultaneous ones."""
+
+    def __init__(self, env: simpy.Environment, delay_ps: int, priority: int, callbacks: list[Any]) -> None:
+        # Set field by field, as SimPy's own Timeout does, to save a call on the busiest path.
+        self.env = env
+        self.callbacks = callbacks
+        self._ok = True
+        self._value = None
+        env.schedule(self, priority, delay_ps)
+
+
+class Nap:
+    """The sleep of one process; ``yield nap.until(t)`` in the process, ``nap.shorten(t)`` anywhere else.
+
+    Shortening moves the sleeper's callbacks to an earlier alarm. The old alarm stays in SimPy's queue and goes off
+    without a listener; that is cheaper than an interrupt, a condition or a wake event (measured 50 k, 42 k, 22 k and
+    38 k requests per second in the same engine).
+
+    Args:
+        env: the environment.
+        priority: the rank of the wake-up among simultaneous events (see ``servetwin.kernel.order``).
+    """
+
+    __slots__ = ("_alarm", "_env", "_priority", "until_ps")
+
+    #: ``until_ps`` of a sleep without an end.
+    FOREVER = 1 << 200
+
+    def __init__(self, env: simpy.Environment, priority: int) -> None:
+        self._env = env
+        self._priority = priority
+        self._alarm: Event | None = None
+        self.until_ps = -1
+
+    def until(self, time_ps: int) -> Event:
+        """The event to yield in order to sleep until ``time_ps`` [ps], which must not lie in the past."""
+        self.until_ps = time_ps
+        env = self._env
+        self._alarm = alarm = _Alarm(env, time_ps - env._now, self._priority, [])
+        return alarm
+
+    def forever(self) -> Event:
+        """The event to yield in order to sleep until somebody calls ``shorten``."""
+        self.until_ps = self.FOREVER
+        self._alarm = alarm = Event(self._env)
+        return alarm
+
+    def shorten(self, time_ps: int) -> None:
+        """Wake the sleeper at ``time_ps`` [ps] if that is earlier than it would wake by itself."""
+        if time_ps >= self.until_ps:
+            return
+        old = self._alarm
+        assert old is not None and old.callbacks is not None, "nobody sleeps here"
+        callbacks = old.callbacks
+        old.callbacks = []
+        env = self._env
+        self.until_ps = time_ps
+        self._alarm = _Alarm(env, time_ps - env._now, self._priority, callbacks)
+
+
+def call_at(env: simpy.Environment, time_ps: int, priority: int, action: Callable[[], None]) -> None:
+    """Call ``action`` at ``time_ps`` [ps] with a given rank among simultaneous events."""
+    _Alarm(env, time_ps - env._now, priority, [lambda _event: action()])

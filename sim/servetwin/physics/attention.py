@@ -1,0 +1,137 @@
+"""Attention: linear in the context that is read and in the pairs of tokens that meet."""
+
+from __future__ import annotations
+
+from servetwin.physics.overheads import Machine
+from servetwin.physics.roofline import PS, picoseconds
+from servetwin.specs import GroupedAttention, LatentAttention, Layer, ModelSpec, bytes_per_value
+
+Slopes = tuple[tuple[int, int], ...]
+"""Per attention kind: picoseconds per token of context, bound by arithmetic and bound by HBM [ps]; one of
+them is 0."""
+
+
+def attended_pairs(new: int, context: int, window: int | None) -> int:
+    """Pairs (query, attended token) of a prefill chunk, causal and exact.
+
+    Parameters
+    ----------
+    new : tokens of the chunk
+    context : tokens computed before it
+    window : tokens that a query attends at most, itself included; None = all
+
+    Returns
+    -------
+    ``Σ_{j=1…new} min(context + j, window)``
+    """
+    if window is None or context + new <= window:
+        return new * context + new * (new + 1) // 2
+    growing = max(0, window - context)
+    return growing * context + growing * (growing + 1) // 2 + (new - growing) * window
+
+
+def keys_read(new: int, context: int, window: int | None) -> int:
+    """Tokens whose keys and values a prefill chunk touches, its own included.
+
+    Parameters
+    ----------
+    new : tokens of the chunk
+    context : tokens computed before it
+    window : tokens that a query attends at most, itself included; None = all
+    """
+    return new + (context if window is None else min(context, window - 1))
+
+
+class AttentionPrices:
+    """What reading and attending context takes, per attention kind.
+
+    Notes
+    -----
+    Decoding reads each request's context once: ``max(bytes / (e_kv · bandwidth), flops / (e_a · peak))`` per
+    token of context, both linear, so that the larger one is known before the context is. A prefill chunk
+    takes the larger of reading its keys and of its arithmetic; latent attention also decompresses the context
+    of a chunk. In a step with a chunk, kernels that do not pack a query group read KV ``1 + g · (q/kv − 1)``
+    times.
+
+    Args:
+        model: the model.
+        tensor: ranks that share out the heads.
+        kv_cache: data type of the cache.
+        machine: where it runs.
+    """
+
+    def __init__(self, model: ModelSpec, tensor: int, kv_cache: str, machine: Machine) -> None:
+        gpu, kernels, calibration = machine.gpu, machine.kernels, machine.calibration
+        self.windows = model.windows
+        bandwidth = kernels.kv_memory * gpu.hbm_bytes_per_s
+        arithmetic = calibration.prefill_attention * gpu.peak("bf16")
+        kinds = len(self.windows) + 1
+        self._read = [0.0] * kinds
+        self._read_mixed = [0.0] * kinds
+        self._decode = [0.0] * kinds
+        self._pair = [0.0] * kinds
+        self._expand = 0.0
+        for layer in model.layers:
+            attention = layer.attention
+            kind = 0 if attention.window is None else self.windows.index(attention.window) + 1
+            seconds = layer.count * attention.kv_values(tensor) * bytes_per_value(kv_cache) / bandwidth
+            self._read[kind] += seconds
+            self._read_mixed[kind] += seconds * _rereads(attention, tensor, kernels.mixed_kv_factor)
+            self._decode[kind] += layer.count * attention.decode_flops() / tensor / arithmetic
+            self._pair[kind] += layer.count * attention.prefill_flops() / tensor / arithmetic
+            self._expand += _expansion(layer, tensor) / (kernels.gemm_compute * gpu.peak("bf16"))
+        self.per_request_ps = picoseconds(model.num_layers * kernels.attention_per_request_s)
+        self._slopes: dict[tuple[int, bool], Slopes] = {}
+        self._windowed = tuple(enumerate(self.windows, start=1))
+        self._chunk_read_ps = [seconds * PS for seconds in self._read_mixed]
+        self._chunk_pair_ps = [seconds * PS for seconds in self._pair]
+        self._expand_ps = self._expand * PS
+
+    def slopes(self, width: int, mixed: bool) -> Slopes:
+        """Price of a token of decode context.
+
+        Args:
+            width: tokens per decoding request: the arithmetic is done for each, the context is read once.
+            mixed: whether the step has a prefill chunk.
+        """
+        found = self._slopes.get((width, mixed))
+        if found is None:
+            read = self._read_mixed if mixed else self._read
+            found = tuple(
+                (picoseconds(width * compute), 0) if width * compute > memory else (0, picoseconds(memory))
+                for memory, compute in zip(read, self._decode, strict=True)
+            )
+            self._slopes[width, mixed] = found
+        return found
+
+    def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+        """Attention of all prefill chunks of a step: picoseconds bound by arithmetic and bound by HBM; one is
+        0."""
+        pairs = read = before = 0
+        for new, context in chunks:
+            before += context
+            pairs += new * context + (new * (new + 1) >> 1)
+            read += new + context
+        compute = pairs * self._chunk_pair_ps[0]
+        memory = read * self._chunk_read_ps[0]
+        for kind, window in self._windowed:
+            for new, context in chunks:
+                compute += attended_pairs(new, context, window) * self._chunk_pair_ps[kind]
+                memory += keys_read(new, context, window) * self._chunk_read_ps[kind]
+        compute += before * self._expand_ps
+        return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)
+
+
+def _rereads(attention: GroupedAttention | LatentAttention, tensor: int, factor: float) -> float:
+    """How often a mixed step reads KV: ``1 + g · (q/kv − 1)``."""
+    if isinstance(attention, LatentAttention):
+        return 1.0
+    group = max(1.0, attention.heads / tensor / attention.local_kv_heads(tensor))
+    return 1.0 + factor * (group - 1.0)
+
+
+def _expansion(layer: Layer, tensor: int) -> float:
+    """Arithmetic [FLOP] to decompress one token of a chunk's context, on one rank."""
+    if isinstance(layer.attention, LatentAttention):
+        return layer.count * layer.attention.expansion_flops() / tensor
+    return 0.0

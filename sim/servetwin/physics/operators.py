@@ -1,0 +1,228 @@
+"""The operators of a step that depend on its tokens only, and what each takes.
+
+An operator maps a number of rows (tokens of the step, or rows of logits) to a ``Cost``. Attention is not
+here: it depends on the context too (``servetwin.physics.attention``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from servetwin.physics.moe import distinct_experts
+from servetwin.physics.overheads import Machine
+from servetwin.physics.roofline import Cost, roofline
+from servetwin.specs import (
+    DenseMlp,
+    GroupedAttention,
+    LatentAttention,
+    ModelSpec,
+    MoeMlp,
+    bytes_per_value,
+    padded_vocab,
+)
+
+#: Bytes of an activation: they are bf16 between operators whatever the weights are.
+ACTIVATION_BYTES = 2.0
+
+#: Weight types whose activations are quantised on the fly before the product.
+_EIGHT_BIT = ("fp8", "int8")
+_FOUR_BIT = ("int4", "mxfp4", "nvfp4")
+
+
+class Operator(Protocol):
+    """Something that a step does."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and timelines."""
+
+    def cost(self, rows: int) -> Cost:
+        """What it takes for ``rows`` rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """A matrix product: activations (rows × inner) times weights (inner × outer).
+
+    Notes
+    -----
+    ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner ·
+    outer``.
+
+    Attributes:
+        name: its name.
+        outer: columns of the weights on one rank.
+        inner: rows of the weights on one rank.
+        dtype: precision of the weights.
+        machine: where it runs.
+    """
+
+    name: str
+    outer: float
+    inner: float
+    dtype: str
+    machine: Machine
+
+    def cost(self, rows: int) -> Cost:
+        """Time for ``rows`` rows."""
+        kernels, gpu = self.machine.kernels, self.machine.gpu
+        weights = self.outer * self.inner * bytes_per_value(self.dtype)
+        launch = kernels.gemm_launch_s + (kernels.quantise_gemm_s if self.dtype in _EIGHT_BIT else 0.0)
+        return roofline(
+            weights + ACTIVATION_BYTES * rows * (self.outer + self.inner),
+            2.0 * rows * self.outer * self.inner,
+            bandwidth=kernels.gemm_memory * gpu.hbm_bytes_per_s,
+            arithmetic=_arithmetic(self.dtype, self.machine),
+            power=self.machine.calibration.roofline_power,
+            launch_s=launch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """The routed experts of one layer, its router included.
+
+    Notes
+    -----
+    Bytes are those of the distinct experts that the step touches (``distinct_experts``); arithmetic is
+    ``2 · 3 · hidden · intermediate · top_k`` per token.
+
+    Attributes:
+        name: its name.
+        hidden: width of the residual stream.
+        mlp: the mixture.
+        dtype: precision of the experts.
+        tensor: ranks that share out every expert.
+        machine: where it runs.
+    """
+
+    name: str
+    hidden: int
+    mlp: MoeMlp
+    dtype: str
+    tensor: int
+    machine: Machine
+
+    def cost(self, rows: int) -> Cost:
+        """Time for ``rows`` tokens."""
+        kernels, gpu, calibration = self.machine.kernels, self.machine.gpu, self.machine.calibration
+        mlp = self.mlp
+        expert = mlp.expert_parameters(self.hidden) / self.tensor
+        touched = distinct_experts(rows, mlp.experts, mlp.top_k, calibration.expert_overlap)
+        router = mlp.experts * self.hidden
+        efficiency = kernels.moe_4bit_memory if self.dtype in _FOUR_BIT else kernels.moe_memory
+        return roofline(
+            touched * expert * bytes_per_value(self.dtype) + ACTIVATION_BYTES * router,
+            2.0 * rows * (mlp.top_k * expert + router),
+            bandwidth=efficiency * gpu.hbm_bytes_per_s,
+            arithmetic=calibration.moe_compute * _arithmetic(self.dtype, self.machine),
+            power=calibration.roofline_power,
+            launch_s=kernels.moe_launch_s + (kernels.quantise_moe_s if self.dtype in _EIGHT_BIT else 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ElementWise:
+    """Norms, rotary embedding, activation and residual additions of one layer, with the layer's constant.
+
+    Notes
+    -----
+    ``rows · (10 · hidden + 3 · intermediate) · 2`` bytes at the element-wise bandwidth, plus the constant.
+
+    Attributes:
+        name: its name.
+        values: values read and written per row.
+        machine: where it runs.
+    """
+
+    name: str
+    values: float
+    machine: Machine
+
+    def cost(self, rows: int) -> Cost:
+        """Time for ``rows`` tokens."""
+        bandwidth = self.machine.calibration.element_wise * self.machine.gpu.hbm_bytes_per_s
+        return Cost(rows * self.values * ACTIVATION_BYTES / bandwidth + self.machine.kernels.layer_s, False)
+
+
+def _arithmetic(dtype: str, machine: Machine) -> float:
+    """Arithmetic rate [FLOP/s] that matrix products of weights of ``dtype`` reach."""
+    kernels, gpu = machine.kernels, machine.gpu
+    if dtype in ("int4", "mxfp4"):
+        return kernels.gemm_compute * gpu.peak(kernels.moe_4bit_math)
+    rate = kernels.gemm_compute * gpu.peak(dtype)
+    return rate * machine.calibration.eight_bit_compute if dtype in _EIGHT_BIT else rate
+
+
+def layer_operators(
+    model: ModelSpec, attention: GroupedAttention | LatentAttention, mlp: DenseMlp | MoeMlp, *, weights: str,
+    tensor: int, machine: Machine,
+) -> list[Operator]:  # fmt: skip
+    """The operators of one layer on one of ``tensor`` ranks that depend on the tokens of the step.
+
+    Args:
+        model: the model.
+        attention: the layer's attention.
+        mlp: the layer's feed-forward block.
+        weights: precision that the engine runs with.
+        tensor: ranks that share out the matrices.
+        machine: where it runs.
+    """
+    hidden = model.hidden
+    dtype = model.dtype_of("attention", weights)
+    products = _attention_products(hidden, attention, tensor)
+    if isinstance(mlp, DenseMlp):
+        inner = mlp.intermediate
+        products += _mlp_products("mlp", hidden, inner / tensor, mlp.gated)
+    else:
+        inner = mlp.top_k * mlp.intermediate + mlp.shared_intermediate
+        if mlp.shared_intermediate:
+            products += _mlp_products("shared", hidden, mlp.shared_intermediate / tensor, True)
+    operators: list[Operator] = []
+    for name, outer, deep in products:
+        part = {"mlp": "dense", "shared": "shared"}.get(name.split(".")[0])
+        operators.append(Gemm(name, outer, deep, model.dtype_of(part, weights) if part else dtype, machine))
+    if isinstance(mlp, MoeMlp):
+        operators.append(Experts("experts", hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
+    operators.append(ElementWise("element-wise", 10 * hidden + 3 * inner / tensor, machine))
+    return operators
+
+
+def head_operator(model: ModelSpec, tensor: int, machine: Machine) -> Gemm:
+    """The output matrix on one of ``tensor`` ranks; its rows are the sampled tokens only."""
+    return Gemm("logits", padded_vocab(model.vocab, tensor), model.hidden, "bf16", machine)
+
+
+def _attention_products(
+    hidden: int, attention: GroupedAttention | LatentAttention, tensor: int
+) -> list[tuple[str, float, float]]:
+    """Name, columns and rows of each projection on one rank."""
+    heads = attention.heads / tensor
+    if isinstance(attention, GroupedAttention):
+        queries = heads * attention.head_dim * (2 if attention.gated else 1)
+        keys = attention.local_kv_heads(tensor) * attention.head_dim
+        return [
+            ("attention.qkv", queries + 2 * keys, hidden),
+            ("attention.out", hidden, heads * attention.head_dim),
+        ]
+    query = heads * (attention.nope_dim + attention.rope_dim)
+    latent = attention.kv_rank + attention.rope_dim
+    # The key and value matrices of the latent vector are multiplied with the query and the output while
+    # decoding and with the latent vector while prefilling: the same weights and, per token, the same
+    # arithmetic.
+    rest = [
+        ("attention.kv_up", heads * (attention.nope_dim + attention.v_dim), attention.kv_rank),
+        ("attention.out", hidden, heads * attention.v_dim),
+    ]
+    if attention.q_rank is None:
+        return [("attention.q_kv_down", query + latent, hidden), *rest]
+    return [
+        ("attention.down", attention.q_rank + latent, hidden),
+        ("attention.q_up", query, attention.q_rank),
+        *rest,
+    ]
+
+
+def _mlp_products(name: str, hidden: int, inner: float, gated: bool) -> list[tuple[str, float, float]]:
+    return [(f"{name}.up", (2 if gated else 1) * inner, hidden), (f"{name}.down", hidden, inner)]

@@ -1,0 +1,121 @@
+"""What a step is, and who says how long it takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+Chunk = tuple[int, int]
+"""``(new tokens, context)``: a prefill chunk and the tokens that were computed before it."""
+
+
+class StepShape:
+    """Everything that the price of one engine step depends on.
+
+    Attributes:
+        tokens: tokens scheduled in the step, over all requests.
+        padded_tokens: ``tokens`` padded up to the captured CUDA-graph size, or ``tokens`` itself.
+        graph: whether a captured graph runs (decode-only steps up to the largest captured size).
+        requests: requests in the step; each has one row of logits.
+        decodes: requests that decode (one token each, times ``width``).
+        context: per attention kind, the KV tokens read by all decoding requests together, their own included.
+            Kind 0 is full attention; kind i is window ``StepTime.windows[i - 1]``, where a request reads
+            ``min(context, window)``.
+        growing: per attention kind, how many decoding requests read one token more in the next step.
+        chunks: prefill chunks of the step.
+        width: tokens per decoding request: 1, or 1 + K when drafts are verified.
+        link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
+    """
+
+    __slots__ = ("chunks", "context", "decodes", "graph", "growing", "link_share", "padded_tokens", "requests",
+                 "tokens", "width")  # fmt: skip
+
+    def __init__(
+        self,
+        tokens: int,
+        padded_tokens: int,
+        graph: bool,
+        requests: int,
+        decodes: int,
+        context: tuple[int, ...],
+        growing: tuple[int, ...],
+        chunks: tuple[Chunk, ...] = (),
+        width: int = 1,
+        link_share: float = 1.0,
+    ) -> None:
+        self.tokens = tokens
+        self.padded_tokens = padded_tokens
+        self.graph = graph
+        self.requests = requests
+        self.decodes = decodes
+        self.context = context
+        self.growing = growing
+        self.chunks = chunks
+        self.width = width
+        self.link_share = link_share
+
+
+class StepPrice:
+    """The price of a step, in whole picoseconds, and how it grows when every decode's context grows by one token.
+
+    ``total_ps = compute_ps + memory_ps + communication_ps + host_ps`` and
+    ``growth_ps = compute_growth_ps + memory_growth_ps``, exactly. An operator counts whole as compute or memory, by
+    the larger of the two; communication is what the step waits for; host is what the GPU waits for the CPU.
+    """
+
+    __slots__ = ("communication_ps", "compute_growth_ps", "compute_ps", "growth_ps", "host_ps", "memory_growth_ps",
+                 "memory_ps", "total_ps")  # fmt: skip
+
+    def __init__(
+        self,
+        compute_ps: int,
+        memory_ps: int,
+        communication_ps: int,
+        host_ps: int,
+        compute_growth_ps: int = 0,
+        memory_growth_ps: int = 0,
+    ) -> None:
+        self.total_ps = compute_ps + memory_ps + communication_ps + host_ps
+        self.growth_ps = compute_growth_ps + memory_growth_ps
+        self.compute_ps = compute_ps
+        self.memory_ps = memory_ps
+        self.communication_ps = communication_ps
+        self.host_ps = host_ps
+        self.compute_growth_ps = compute_growth_ps
+        self.memory_growth_ps = memory_growth_ps
+
+
+class Phase(NamedTuple):
+    """A part of a step, in order: ``count`` equal pieces on one resource, ``ps`` [ps] in all.
+
+    The pieces are ``ps // count`` each and the last takes the remainder. ``resource`` is one of ``host``, ``sm``,
+    ``hbm``, ``link``. Consecutive phases with the same ``count`` > 1 are interleaved: piece i of the first, piece i
+    of the second, …, then piece i + 1 (the layers of the model).
+    """
+
+    kind: str
+    resource: str
+    count: int  # type: ignore[assignment]
+    ps: int
+
+
+class StepTime(Protocol):
+    """Prices steps of one model on one replica. Time is priced here and nowhere else."""
+
+    #: Attention windows [tokens] of the model besides full attention; index i is attention kind i + 1.
+    windows: tuple[int, ...]
+
+    def price(self, shape: StepShape) -> StepPrice:
+        """What the step takes. The same shape always has the same price."""
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        """The step in order; the sum is exactly ``price(shape).total_ps``."""
+
+    def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
+        """Arithmetic [FLOP] and HBM traffic [B] that the step needs at least, over all ranks of the replica.
+
+        Args:
+            tokens: tokens scheduled.
+            requests: rows of logits.
+            context: KV tokens read, summed over requests.
+            attended: token × context pairs attended, summed over requests.
+        """

@@ -1,0 +1,48 @@
+"""A stretch of equal steps, each longer than the one before by the same amount."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+
+class Series:
+    """``count`` steps that start at ``start_ps``; step ``j`` (from 0) lasts ``first_ps + j * growth_ps`` [ps].
+
+    Boundary ``k`` is the end of step ``k - 1`` and the start of step ``k``; boundary 0 is the start of the series.
+    All answers are exact: the closed form is solved in floating point and corrected with the integer formula.
+    """
+
+    __slots__ = ("count", "first_ps", "growth_ps", "start_ps")
+
+    def __init__(self, start_ps: int, count: int, first_ps: int, growth_ps: int) -> None:
+        self.start_ps = start_ps
+        self.count = count
+        self.first_ps = first_ps
+        self.growth_ps = growth_ps
+
+    def boundary(self, k: int) -> int:
+        """When boundary ``k`` falls [ps]."""
+        return self.start_ps + k * self.first_ps + self.growth_ps * (k * (k - 1) // 2)
+
+    def first_boundary_from(self, time_ps: int) -> int:
+        """The smallest k ≥ 0 whose boundary falls at or after ``time_ps`` [ps]."""
+        span = time_ps - self.start_ps
+        if span <= 0:
+            return 0
+        first, growth = self.first_ps, self.growth_ps
+        if not growth:
+            return -(-span // first)
+        # k·first + growth·k(k−1)/2 = span, in the form that does not cancel for small growth.
+        half = growth / 2
+        slope = first - half
+        k = int(2 * span / (slope + sqrt(slope * slope + 4 * half * span)))
+        while k * first + growth * (k * (k - 1) // 2) < span:
+            k += 1
+        while k > 0 and (k - 1) * first + growth * ((k - 1) * (k - 2) // 2) >= span:
+            k -= 1
+        return k
+
+    def steps_before(self, time_ps: int) -> int:
+        """How many steps have ended strictly before ``time_ps`` [ps]."""
+        k = self.first_boundary_from(time_ps)
+        return k - 1 if k > 0 else 0

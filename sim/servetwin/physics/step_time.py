@@ -1,0 +1,253 @@
+"""The price of an engine step, from the roofline of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from servetwin.errors import CapacityError, nearest_name
+from servetwin.physics.attention import AttentionPrices, Slopes
+from servetwin.physics.collectives import AllReduce
+from servetwin.physics.memory import check_tensor
+from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, head_operator, layer_operators
+from servetwin.physics.overheads import Machine
+from servetwin.physics.protocols import Phase, StepPrice, StepShape
+from servetwin.physics.roofline import picoseconds
+from servetwin.specs import Calibration, Gpu, ModelSpec, bytes_per_value
+from servetwin.specs.calibration import SAMPLING
+from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
+
+_ALL_REDUCES_PER_LAYER = 2
+
+
+class _Parts(NamedTuple):
+    """A step without the context of its decodes, in whole picoseconds [ps]."""
+
+    layer_compute: int
+    layer_memory: int
+    communication: int
+    head_compute: int
+    head_memory: int
+    sampling: int
+    host: int
+
+
+class RooflineStepTime:
+    """Prices steps of one model on the ranks of one replica; implements ``StepTime``.
+
+    Notes
+    -----
+    ``step = Σ_layers (GEMMs + experts + element-wise + 2 all-reduces) + attention + logits + sampling +
+    host``. Prefill and decode tokens share one pass over the weights. Operators that depend on tokens only
+    are filled into integer tables when a number of tokens is first seen; decode attention is linear in the
+    context with integer coefficients, so that ``price`` is exactly base + slope · context and its growth
+    exactly slope · growing.
+
+    Matrix products and all-reduces run on the padded tokens of a captured graph, experts on the tokens that
+    carry a request. The ranks are alike: the price of one is the price of the step.
+
+    Args:
+        model: what runs.
+        gpu: where.
+        tensor: ranks that share out the model, inside one node.
+        weights: precision of the weights, or ``auto``.
+        kv_cache: data type of the KV cache, or ``auto`` (bf16).
+        sampling: ``greedy``, or ``top-p`` (which sorts the logits; top-k too).
+        calibration: efficiencies and constants.
+
+    Raises:
+        CapacityError: where ``tensor`` does not divide the query heads, or a precision is unknown.
+        CatalogError: where the calibration has no constants for the GPU.
+    """
+
+    def __init__(
+        self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
+        calibration: Calibration,
+    ) -> None:  # fmt: skip
+        check_tensor(model, tensor)
+        _check("precision.weights", weights, (*WEIGHT_DTYPES, "auto"))
+        _check("precision.kv_cache", kv_cache, (*KV_DTYPES, "auto"))
+        _check("sampling", sampling, SAMPLING)
+        kv_cache = "bf16" if kv_cache == "auto" else kv_cache
+        machine = Machine.of(gpu, calibration)
+        self.model, self.gpu, self.tensor = model, gpu, tensor
+        self.weights, self.kv_cache = weights, kv_cache
+        self.windows: tuple[int, ...] = model.windows
+        self._layers = model.num_layers
+        self._operators: list[tuple[int, Operator]] = [
+            (layer.count, operator)
+            for layer in model.layers
+            for operator in layer_operators(
+                model, layer.attention, layer.mlp, weights=weights, tensor=tensor, machine=machine
+            )
+        ]
+        self._head = head_operator(model, tensor, machine)
+        self._attention = AttentionPrices(model, tensor, kv_cache, machine)
+        self._per_request_ps = self._attention.per_request_ps
+        self._reduce = AllReduce(gpu, tensor, calibration)
+        self._row_ps = picoseconds(calibration.sampling(sampling) * model.vocab / 32_000)
+        self._host_ps = picoseconds(calibration.step_s)
+        self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
+        self._padded: dict[int, tuple[int, int, int]] = {}
+        self._experts: dict[int, tuple[int, int]] = {}
+        self._heads: dict[int, tuple[int, int]] = {}
+        self._decode: dict[tuple[int, int, int], tuple[int, int, int, int, Slopes]] = {}
+        self._kinds = len(self.windows) + 1
+
+    def price(self, shape: StepShape) -> StepPrice:
+        """What the step takes, in whole picoseconds [ps]."""
+        if shape.chunks or shape.link_share != 1.0:
+            parts = self._parts(shape)
+            compute = parts.layer_compute + parts.head_compute
+            memory = parts.layer_memory + parts.head_memory + parts.sampling
+            communication, host = parts.communication, parts.host
+            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
+        else:
+            key = (shape.padded_tokens, shape.tokens, shape.requests)
+            base = self._decode.get(key)
+            if base is None:
+                base = self._decode[key] = self._decode_base(shape)
+            compute, memory, communication, host, slopes = base
+        if self._kinds == 1:
+            ((by_compute, by_memory),) = slopes
+            context, growing = shape.context[0], shape.growing[0]
+            return StepPrice(
+                compute + by_compute * context, memory + by_memory * context, communication, host,
+                by_compute * growing, by_memory * growing,
+            )  # fmt: skip
+        if self._kinds == 2:
+            # The common windowed model, written out: this is called for every run of steps.
+            (compute0, memory0), (compute1, memory1) = slopes
+            (full, windowed), (growing0, growing1) = shape.context, shape.growing
+            return StepPrice(
+                compute + compute0 * full + compute1 * windowed, memory + memory0 * full + memory1 * windowed,
+                communication, host, compute0 * growing0 + compute1 * growing1, memory0 * growing0 + memory1 * growing1,
+            )  # fmt: skip
+        compute_growth = memory_growth = 0
+        for (by_compute, by_memory), context, growing in zip(slopes, shape.context, shape.growing, strict=True):
+            compute += by_compute * context
+            memory += by_memory * context
+            compute_growth += by_compute * growing
+            memory_growth += by_memory * growing
+        return StepPrice(compute, memory, communication, host, compute_growth, memory_growth)
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        """The step in order: host, the layers with their all-reduces, logits, sampling. Sums to the price
+        exactly."""
+        parts = self._parts(shape)
+        compute, memory = parts.layer_compute, parts.layer_memory
+        slopes = self._attention.slopes(shape.width, bool(shape.chunks))
+        for (by_compute, by_memory), context in zip(slopes, shape.context, strict=True):
+            compute += by_compute * context
+            memory += by_memory * context
+        phases = [
+            Phase("host", "host", 1, parts.host),
+            Phase("layers", "hbm", self._layers, memory),
+            Phase("layers", "sm", self._layers, compute),
+            Phase("all-reduce", "link", self._layers, parts.communication),
+            Phase("logits", "hbm", 1, parts.head_memory),
+            Phase("logits", "sm", 1, parts.head_compute),
+            Phase("sampling", "hbm", 1, parts.sampling),
+        ]
+        return [phase for phase in phases if phase.ps]
+
+    def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
+        """Arithmetic [FLOP] and HBM traffic [B] that a step needs at least, over all ranks.
+
+        A window is taken as if all requests had the same context, and a mixture as if every token visited the
+        same experts.
+
+        Args:
+            tokens: tokens scheduled.
+            requests: rows of logits.
+            context: KV tokens read, summed over requests.
+            attended: token × context pairs attended, summed over requests.
+        """
+        model, tensor = self.model, self.tensor
+        flops = 2.0 * tokens * model.active_layer_parameters() + 2.0 * requests * model.vocab * model.hidden
+        layer_values = 0.0
+        for layer in model.layers:
+            window = layer.attention.window
+            pairs = attended if window is None else min(attended, tokens * window)
+            read = context if window is None else min(context, max(requests, 1) * window)
+            flops += layer.count * pairs * min(layer.attention.decode_flops(), layer.attention.prefill_flops())
+            layer_values += layer.count * read * layer.attention.kv_values(tensor)
+        weights = model.step_weight_bytes(self.weights, tensor)
+        return flops, tensor * (weights + layer_values * bytes_per_value(self.kv_cache))
+
+    def _decode_base(self, shape: StepShape) -> tuple[int, int, int, int, Slopes]:
+        parts = self._parts(shape)
+        return (
+            parts.layer_compute + parts.head_compute,
+            parts.layer_memory + parts.head_memory + parts.sampling,
+            parts.communication,
+            parts.host,
+            self._attention.slopes(shape.width, False),
+        )
+
+    def _parts(self, shape: StepShape) -> _Parts:
+        """Everything but the context that decodes read."""
+        compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
+        expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
+        rows = shape.requests + shape.decodes * (shape.width - 1)
+        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
+        host = self._host_ps
+        if shape.chunks:
+            chunk_compute, chunk_memory = self._attention.chunks_ps(shape.chunks)
+            compute += chunk_compute
+            memory += chunk_memory
+            host = self._mixed_host_ps
+        if shape.link_share != 1.0:
+            communication = self._communication(shape.padded_tokens, shape.link_share)
+        return _Parts(
+            compute + expert_compute,
+            memory + expert_memory + self._per_request_ps * shape.requests,
+            communication,
+            head_compute,
+            head_memory,
+            self._row_ps * rows,
+            host,
+        )
+
+    def _fill(self, tokens: int) -> tuple[int, int, int]:
+        """Price of the operators that run on padded tokens: compute, memory, communication [ps]."""
+        dense = [(count, operator) for count, operator in self._operators if not isinstance(operator, Experts)]
+        compute, memory = _sum(dense, tokens)
+        found = self._padded[tokens] = (compute, memory, self._communication(tokens, 1.0))
+        return found
+
+    def _fill_experts(self, tokens: int) -> tuple[int, int]:
+        """Price of the routed experts: compute, memory [ps]."""
+        experts = [(count, operator) for count, operator in self._operators if isinstance(operator, Experts)]
+        found = self._experts[tokens] = _sum(experts, tokens)
+        return found
+
+    def _fill_head(self, rows: int) -> tuple[int, int]:
+        """Price of the output matrix: compute, memory [ps]."""
+        found = self._heads[rows] = _sum([(1, self._head)], rows)
+        return found
+
+    def _communication(self, tokens: int, share: float) -> int:
+        """All-reduces of all layers [ps]."""
+        message = ACTIVATION_BYTES * tokens * self.model.hidden
+        return picoseconds(self._layers * _ALL_REDUCES_PER_LAYER * self._reduce.seconds(message, share))
+
+
+def _sum(operators: Sequence[tuple[int, Operator]], rows: int) -> tuple[int, int]:
+    """Total of ``count`` × operator, by what bounds each: compute, memory [ps]."""
+    compute = memory = 0.0
+    for count, operator in operators:
+        cost = operator.cost(rows)
+        if cost.compute_bound:
+            compute += count * cost.seconds
+        else:
+            memory += count * cost.seconds
+    return picoseconds(compute), picoseconds(memory)
+
+
+def _check(path: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise CapacityError(
+            "this is not one of the known names", path=path, found=value, allowed=allowed,
+            nearest=nearest_name(value, allowed),
+        )  # fmt: skip

@@ -1,0 +1,36 @@
+"""Policies: scheduling (order of an engine's queue), routing (which replica), admission (whether at all).
+
+Every policy is one module; its docstring says the rule, the source and the fields.
+"""
+
+from __future__ import annotations
+
+from servetwin.policies import admission, routing, scheduling
+from servetwin.policies.registry import (
+    KINDS,
+    Kind,
+    Policy,
+    PolicyContext,
+    find,
+    load_plugins,
+    names,
+    parse_policy,
+    register,
+    union,
+)
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Policy",
+    "PolicyContext",
+    "admission",
+    "find",
+    "load_plugins",
+    "names",
+    "parse_policy",
+    "register",
+    "routing",
+    "scheduling",
+    "union",
+]

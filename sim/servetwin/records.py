@@ -1,0 +1,92 @@
+"""The shape of what a run leaves behind: written by the engine and the gateway, read by the results.
+
+A *segment* is a stretch of equal steps of one replica. Step ``j`` (from 0) of a segment lasts
+``first_ps + j * growth_ps``. Its columns:
+
+============== ====================================================================================================
+replica        index of the replica
+start_ps       when the first step starts [ps]
+count          number of steps
+first_ps       duration of the first step [ps]
+growth_ps      by how much each step is longer than the one before [ps]
+gap_ps         time from the last visible token to the visible tokens of the first step [ps]; later gaps of the
+               segment are ``first_ps + j * growth_ps`` for j = 1 … count − 1
+weight         inter-token gaps that each step ends (its decoding requests)
+tokens         tokens scheduled in each step
+prefill_tokens prompt (or recomputed) tokens among them; a segment with any has count 1
+emitted        output tokens that each step yields
+decodes        decoding requests in each step
+context        KV tokens read in the first step, summed over requests; grows by ``decodes`` a step
+attended       token × context pairs attended in the first step; grows by ``decodes`` a step
+held           tokens of KV cache in use when the first step starts; grows by ``decodes`` a step
+compute_ps     part of ``first_ps`` bound by arithmetic [ps]
+memory_ps      part of ``first_ps`` bound by HBM [ps]
+compute_growth part of ``growth_ps`` bound by arithmetic [ps]; the rest is bound by HBM
+============== ====================================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from servetwin.request import Request
+
+SEGMENT_COLUMNS = (
+    "replica",
+    "start_ps",
+    "count",
+    "first_ps",
+    "growth_ps",
+    "gap_ps",
+    "weight",
+    "tokens",
+    "prefill_tokens",
+    "emitted",
+    "decodes",
+    "context",
+    "attended",
+    "held",
+    "compute_ps",
+    "memory_ps",
+    "compute_growth",
+)
+
+LEDGER_BUCKETS = (
+    "compute",
+    "hbm",
+    "exposed_communication",
+    "host",
+    "draft",
+    "wasted_verify",
+    "recompute",
+    "transfer_wait",
+    "load_wait",
+    "bubble",
+    "idle",
+    "down",
+)
+"""Where a GPU-second can go; every GPU-second of every replica lands in exactly one."""
+
+
+class RunLog(Protocol):
+    """What the engine and the gateway write to."""
+
+    #: Rows of ``SEGMENT_COLUMNS``, one after the other; call ``flush_segments`` when it is longer than
+    #: ``segment_limit``.
+    segments: list[int]
+    segment_limit: int
+
+    #: Whether ``phases`` wants to be called (only when a timeline is drawn).
+    wants_phases: bool
+
+    def flush_segments(self) -> None:
+        """Move ``segments`` into compact columns and empty the list."""
+
+    def gap(self, gap_ps: int) -> None:
+        """One more inter-token gap [ps], of a request that sat out some steps (preempted or starved)."""
+
+    def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
+        """The phases of the segment that starts at ``start_ps`` [ps], for the timeline."""
+
+    def finished(self, request: Request) -> None:
+        """A request has met its end, whatever its outcome; its stamps are final."""

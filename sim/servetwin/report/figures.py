@@ -1,0 +1,29 @@
+"""The pictures of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from servetwin.report.data import AnyResult
+from servetwin.report.latency import draw_latency
+from servetwin.report.roofline import draw_roofline
+from servetwin.report.timeline import draw_timeline
+from servetwin.results import Result
+
+LATENCY = "latency.png"
+TIMELINE = "timeline.png"
+ROOFLINE = "roofline.png"
+
+
+def draw(result: AnyResult, directory: Path) -> list[Path]:
+    """Draw ``latency.png``, ``timeline.png`` and ``roofline.png`` into ``directory``; returns the files.
+
+    A run that was read back has kept no steps, so it has no roofline and no curve of inter-token gaps.
+    """
+    files = [directory / LATENCY, directory / TIMELINE]
+    draw_latency(result, files[0])
+    draw_timeline(result, files[1])
+    if isinstance(result, Result):
+        files.append(directory / ROOFLINE)
+        draw_roofline(result, files[2])
+    return files

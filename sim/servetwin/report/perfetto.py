@@ -1,0 +1,162 @@
+"""``trace.json``: requests and steps in the Trace Event Format, to look at in ui.perfetto.dev or chrome://tracing.
+
+Every replica is a process. Its thread ``steps`` has one complete event per step, with the phases of the step nested
+in it, in order. Requests are asynchronous spans of the replica that served them, with ``queue``, ``prefill`` and
+``decode`` nested in them; requests that reached no replica belong to the process ``gateway``. Times are microseconds
+with six decimals, so that no picosecond is lost.
+
+The layers of a model take turns; a phase with ``pieces`` > 1 draws the pieces of all layers as one, at its full
+length. A step that is longer than the first of its series (its context has grown) gives the difference to the last
+phase on the resource that bounds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from servetwin.results import Result
+from servetwin.results.columns import Chunk
+from servetwin.units import PS_PER_US
+
+TRACE = "trace.json"
+_GATEWAY = 0
+_STEPS = 1
+_STEP_COLUMNS = (
+    "replica", "start_ps", "count", "first_ps", "growth_ps", "compute_growth", "tokens", "prefill_tokens", "decodes",
+    "context",
+)  # fmt: skip
+_BLOCK_ROWS = 1 << 13
+
+Event = dict[str, Any]
+
+
+def draw(result: Result, directory: Path) -> list[Path]:
+    """Write ``trace.json`` into ``directory``; returns the files."""
+    path = directory / TRACE
+    write_trace(result, path)
+    return [path]
+
+
+def write_trace(result: Result, path: Path) -> None:
+    """Write the timeline of a run, event by event."""
+    summary = result.summary()
+    other = {key: summary[key] for key in ("name", "model", "engine", "engine_version", "seed", "config_hash")}
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit": "ms",\n"otherData": {json.dumps(other)},\n"traceEvents": [\n')
+        separator = ""
+        for event in _events(result):
+            file.write(separator + event)
+            separator = ",\n"
+        file.write("\n]}\n")
+
+
+def _events(result: Result) -> Iterator[str]:
+    yield from _names(result)
+    phases = {(replica, start): parts for replica, start, parts in result.phases}
+    for chunk in result.segments.store:
+        yield from _steps(chunk, phases)
+    yield from _requests(result)
+
+
+def _event(fields: str, **args: Any) -> str:
+    """``fields`` are written as they are; times must keep their decimals, which a float would round."""
+    return f"{{{fields}}}" if not args else f'{{{fields}, "args": {json.dumps(args)}}}'
+
+
+def _us(time_ps: int) -> str:
+    whole, rest = divmod(time_ps, PS_PER_US)
+    return f"{whole}.{rest:06d}"
+
+
+def _names(result: Result) -> Iterator[str]:
+    owners, pools = result.meta.pool_of(), result.meta.pools
+    names = ["gateway", *(f"replica {index} ({pools[owner].name})" for index, owner in enumerate(owners))]
+    for process, name in enumerate(names):
+        yield _event(f'"name": "process_name", "ph": "M", "pid": {process}, "tid": 0', name=name)
+        yield _event(f'"name": "process_sort_index", "ph": "M", "pid": {process}, "tid": 0', sort_index=process)
+        if process:
+            yield _event(f'"name": "thread_name", "ph": "M", "pid": {process}, "tid": {_STEPS}', name="steps")
+
+
+def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]]) -> Iterator[str]:
+    columns = (chunk[name].tolist() for name in _STEP_COLUMNS)
+    for row in zip(*columns, strict=True):
+        replica, start, count, first, growth, compute_growth, tokens, prefill, decodes, context = row
+        parts = phases.get((replica, start), [])
+        now = start
+        for place in range(count):
+            length = first + growth * place
+            kind = "decode" if not prefill else "mixed" if decodes else "prefill"
+            yield _complete(
+                kind, "step", replica, now, length,
+                tokens=tokens, prefill_tokens=prefill, decodes=decodes, context=context + decodes * place,
+            )  # fmt: skip
+            at = now
+            for part, extra in zip(parts, _extras(parts, place * compute_growth, place * growth), strict=True):
+                if part.ps + extra:
+                    yield _complete(
+                        part.kind, "phase", replica, at, part.ps + extra, resource=part.resource, pieces=part.count
+                    )
+                at += part.ps + extra
+            now += length
+
+
+def _extras(parts: list[Any], compute_ps: int, total_ps: int) -> list[int]:
+    """How much longer each phase is than in the first step of the series [ps]."""
+    extras = [0] * len(parts)
+    for resource, more in (("sm", compute_ps), ("hbm", total_ps - compute_ps)):
+        if more:
+            bounded = [place for place, part in enumerate(parts) if part.resource == resource]
+            if parts:
+                extras[bounded[-1] if bounded else -1] += more
+    return extras
+
+
+def _complete(name: str, category: str, replica: int, start_ps: int, length_ps: int, **args: Any) -> str:
+    return _event(
+        f'"name": {json.dumps(name)}, "cat": "{category}", "ph": "X", "ts": {_us(start_ps)}, "dur": {_us(length_ps)}, '
+        f'"pid": {replica + 1}, "tid": {_STEPS}',
+        **args,
+    )
+
+
+def _requests(result: Result) -> Iterator[str]:
+    outcomes, classes = result.table.names(1), result.table.names(0)
+    names = (
+        "id", "replica", "label", "arrival_ps", "queued_ps", "scheduled_ps", "first_token_ps", "last_token_ps",
+        "prompt_tokens", "output_tokens", "hit_tokens", "preemptions",
+    )  # fmt: skip
+    for block in result.table.blocks(_BLOCK_ROWS):
+        for row in zip(*(block[name].tolist() for name in names), strict=True):
+            identity, replica, label, arrival, queued, scheduled, first, last, prompt, output, hits, preempted = row
+            end = _end(result.end_ps, outcomes[label], arrival, queued, scheduled, first, last)
+            marks = [("request", arrival, end), *_spans(arrival, scheduled, first, end)]
+            where = f'"cat": "request", "id": {identity}, "pid": {replica + 1 if replica >= 0 else _GATEWAY}, "tid": 0'
+            details = {
+                "class": classes[label], "outcome": outcomes[label], "prompt_tokens": prompt, "output_tokens": output,
+                "hit_tokens": hits, "preemptions": preempted,
+            }  # fmt: skip
+            yield _event(f'"name": "request", "ph": "b", "ts": {_us(arrival)}, {where}', **details)
+            for name, begin, finish in marks[1:]:
+                yield _event(f'"name": "{name}", "ph": "b", "ts": {_us(begin)}, {where}')
+                yield _event(f'"name": "{name}", "ph": "e", "ts": {_us(finish)}, {where}')
+            yield _event(f'"name": "request", "ph": "e", "ts": {_us(end)}, {where}')
+
+
+def _end(end_ps: int, outcome: str, *stamps: int) -> int:
+    """When a request's span ends: at its last token, at the end of the run, or where its stamps end."""
+    if stamps[-1] >= 0:
+        return stamps[-1]
+    return max(end_ps, *stamps) if outcome == "unfinished" else max(stamps)
+
+
+def _spans(arrival: int, scheduled: int, first: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """The parts of a request's life that took place, one after the other."""
+    edges = [("queue", arrival), ("prefill", scheduled), ("decode", first)]
+    happened = [(name, begin) for name, begin in edges if begin >= 0]
+    for place, (name, begin) in enumerate(happened):
+        finish = happened[place + 1][1] if place + 1 < len(happened) else end
+        yield name, begin, finish

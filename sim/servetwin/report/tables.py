@@ -1,0 +1,201 @@
+"""The terminal table of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+_LATENCIES = (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2e_ms", "E2E"))
+_STATISTICS = ("mean", "p50", "p90", "p99", "max")
+_GOOD, _BAD, _QUIET = "green", "bold red", "dim"
+_BUCKET_COLOURS = {
+    "compute": "green", "hbm": "blue", "exposed_communication": "magenta", "host": "yellow", "draft": "cyan",
+    "wasted_verify": "red", "recompute": "bright_red", "transfer_wait": "bright_magenta",
+    "load_wait": "bright_yellow", "bubble": "bright_cyan", "idle": "bright_black", "down": "white",
+}  # fmt: skip
+_LEAST_SHARE = 0.0005
+
+
+def print_result(
+    summary: Mapping[str, Any], ledger: Mapping[str, Any] | None = None, console: Console | None = None
+) -> None:
+    """Print a run's table.
+
+    Args:
+        summary: ``Result.summary()``.
+        ledger: ``Result.ledger()``, for the bar of where GPU time went.
+        console: where to print; standard output if not given.
+    """
+    (console or Console(highlight=False)).print(result_view(summary, ledger))
+
+
+def result_view(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None = None) -> Group:
+    """A run's table, for a rich console of any width."""
+    parts: list[RenderableType] = [_heading(summary), Text(), _latencies(summary), Text(), _facts(summary)]
+    if summary["slo"] or summary["slo_attainment"] is not None:
+        parts += [Text(), _slo(summary)]
+    if ledger is not None:
+        parts += [Text(), *_gpu_time(ledger)]
+    if summary["warnings"]:
+        parts += [Text(), *_warnings(summary["warnings"])]
+    return Group(*parts)
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number as people read it: three or four digits, thousands separated, – where undefined."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if value == int(value) and size < 1e15:
+        text = f"{int(value):,}"
+    elif size >= 1000:
+        text = f"{value:,.0f}"
+    elif size >= 100:
+        text = f"{value:.1f}"
+    else:
+        text = f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
+    return text + unit
+
+
+def percent(share: float | None) -> str:
+    """A share as percent."""
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _heading(summary: Mapping[str, Any]) -> Text:
+    gpus, requests = summary["gpus"], summary["requests"]
+    heading = Text()
+    heading.append(summary["name"], style="bold")
+    model = f"{summary['model']} on " if summary.get("model") else ""
+    heading.append(f"  {model}{gpus:,} GPU{'s' if gpus != 1 else ''}, {summary['engine']} {summary['engine_version']}")
+    counts = (
+        f"\n{summary['completed']:,} of {requests:,} requests completed in {number(summary['simulated_s'])} simulated s"
+    )
+    heading.append(counts, style=_QUIET if summary["completed"] == requests else "yellow")
+    others = [
+        f"{summary[name]:,} {name}" for name in ("rejected", "failed", "cancelled", "unfinished") if summary[name]
+    ]
+    if others:
+        heading.append(": " + ", ".join(others), style="yellow")
+    if summary["warmup_requests"]:
+        heading.append(f" (first {summary['warmup_requests']:,} are warm-up)", style=_QUIET)
+    return heading
+
+
+def _latencies(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table.add_column("latency [ms]")
+    for statistic in _STATISTICS:
+        table.add_column(statistic, justify="right", no_wrap=True)
+    for metric, name in _LATENCIES:
+        cells = []
+        for statistic in _STATISTICS:
+            key = f"{metric}.{statistic}"
+            verdict = summary["slo"].get(key)
+            style = "" if verdict is None else _verdict_style(verdict["met"])
+            cells.append(Text(number(summary[key]), style=style))
+        table.add_row(Text(name, style="bold"), *cells)
+    return table
+
+
+def _facts(summary: Mapping[str, Any]) -> Table:
+    """Two columns of name and value; each row stands on its own, so that nothing breaks in a narrow terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style=_QUIET)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style=_QUIET)
+    rate = number(summary["request_throughput_per_s"])
+    table.add_row("requests / s", rate, f"{number(summary['steady.request_throughput_per_s'])} while requests arrive")
+    per_gpu = number(summary["output_tokens_per_s_per_gpu"])
+    table.add_row("output tokens / s", number(summary["output_throughput_tokens_per_s"]), f"{per_gpu} per GPU")
+    table.add_row("all tokens / s", number(summary["total_throughput_tokens_per_s"]), "prompt and output")
+    table.add_row("prefix cache hits", percent(summary["prefix_hit_rate"]), "of prompt tokens")
+    table.add_row("KV cache", percent(summary["kv_use_mean"]), f"at most {percent(summary['kv_use_max'])}")
+    if summary["preemptions"]:
+        again = number(summary["recomputed_tokens"])
+        table.add_row("preemptions", number(summary["preemptions"]), f"{again} tokens computed again")
+    cost = summary["cost_per_million_output_tokens"]
+    if cost is not None:
+        table.add_row("USD / 1M output tokens", number(cost), f"{number(summary['cost_usd'])} USD in all")
+    return table
+
+
+def _verdict_style(met: bool | None) -> str:
+    return _QUIET if met is None else _GOOD if met else _BAD
+
+
+def _slo(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table.add_column("SLO", overflow="fold")
+    table.add_column("limit", justify="right", no_wrap=True)
+    table.add_column("reached", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for key, verdict in summary["slo"].items():
+        met = verdict["met"]
+        word = "undefined" if met is None else "met" if met else "missed"
+        style = _verdict_style(met)
+        table.add_row(key, f"≤ {number(verdict['limit'])}", Text(number(verdict["value"]), style), Text(word, style))
+    if summary["slo_attainment"] is not None:
+        good = f"{number(summary['goodput_per_s'])} / s"
+        table.add_row("goodput", "", good, f"{percent(summary['slo_attainment'])} of requests")
+    return table
+
+
+def _gpu_time(ledger: Mapping[str, Any]) -> list[RenderableType]:
+    total = ledger["total"]
+    shares = [(bucket, share) for bucket, share in total["share"].items() if share is not None and share > _LEAST_SHARE]
+    title = Text(f"where {number(ledger['gpu_seconds'])} GPU-seconds went", style=_QUIET)
+    legend = Text()
+    for bucket, share in shares:
+        legend.append("■\u00a0", style=_BUCKET_COLOURS[bucket])
+        # Non-breaking: a bucket and its share stay together when the legend wraps.
+        legend.append(f"{bucket.replace('_', chr(160))}\u00a0{percent(share)}  ")
+    return [title, Bar(shares), legend]
+
+
+class Bar:
+    """A bar across the terminal, cut into coloured shares.
+
+    Args:
+        shares: ``(bucket, share)`` that add up to about one.
+        widest: most characters.
+    """
+
+    def __init__(self, shares: Sequence[tuple[str, float]], widest: int = 72) -> None:
+        self._shares = shares
+        self._widest = widest
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it."""
+        for (bucket, _), cells in zip(self._shares, self.cells(min(options.max_width, self._widest)), strict=True):
+            yield Segment("█" * cells, Style.parse(_BUCKET_COLOURS[bucket]))
+        yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """How much room it wants."""
+        return Measurement(1, min(options.max_width, self._widest))
+
+    def cells(self, width: int) -> list[int]:
+        """How many characters each share gets; they add up to ``width`` where the shares add up to one."""
+        reached, edges = 0.0, [0]
+        for _, share in self._shares:
+            reached += share
+            edges.append(round(reached * width))
+        return [later - earlier for earlier, later in pairwise(edges)]
+
+
+def _warnings(warnings: Sequence[str]) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for warning in warnings:
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row(Text("!", style="bold yellow"), Text(warning, style="yellow"))
+        lines.append(grid)
+    return lines

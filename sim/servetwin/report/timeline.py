@@ -1,0 +1,107 @@
+"""``timeline.png``: the load of the cluster over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+
+from servetwin.report.data import AnyResult, TimelineData, coarser, timeline_data, title
+from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, canvas, quiet
+from servetwin.results.exact import Floats
+
+_MOST_INTERVALS = 200
+
+
+def draw_timeline(result: AnyResult, path: Path) -> None:
+    """Draw arrivals and throughput, requests running and waiting, KV use and utilisation into the PNG ``path``."""
+    summary = result.summary()
+    data = coarser(timeline_data(result), _MOST_INTERVALS)
+    width = float(np.diff(data.edges_s)[0])
+    replicas = len(data.columns["running"])
+    subtitle = f"{summary['requests']:,} requests · averages over {width:g} s"
+    if replicas > 1:
+        subtitle += f" · {replicas:,} replicas together; bands: from the least to the most loaded replica"
+    with canvas(11, 9.5, title(summary), subtitle, path) as figure:
+        panels = figure.subplots(5, 1, sharex=True)
+        if summary["requests"] == 0:
+            for axes in panels:
+                quiet(axes, "no requests")
+            return
+        for axes, draw in zip(panels, (_requests, _tokens, _occupancy, _kv, _utilisation), strict=True):
+            draw(axes, data)
+            axes.set_ylim(bottom=0)
+            axes.margins(x=0)
+        panels[-1].set_xlabel("simulated time [s]")
+        panels[-1].set_xlim(data.edges_s[0], data.edges_s[-1])
+
+
+def _rate(data: TimelineData, name: str) -> Floats:
+    rate: Floats = data.columns[name].sum(axis=0) / np.diff(data.edges_s)
+    return rate
+
+
+def _line(axes: Axes, data: TimelineData, values: Floats, colour: str, label: str) -> None:
+    axes.stairs(values, data.edges_s, color=colour, linewidth=1.5, label=label, baseline=None)
+
+
+def _area(axes: Axes, data: TimelineData, values: Floats, below: Floats, colour: str, label: str) -> None:
+    axes.stairs(values + below, data.edges_s, baseline=below, fill=True, color=colour, alpha=0.55, label=label)
+
+
+def _legend(axes: Axes, title: str) -> None:
+    axes.set_title(title)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=4, borderaxespad=0.2, handlelength=1.4)
+
+
+def _requests(axes: Axes, data: TimelineData) -> None:
+    _line(axes, data, _rate(data, "arrivals"), GREY, "arrived")
+    _line(axes, data, _rate(data, "completed"), BLUE, "completed")
+    axes.set_ylabel("requests / s")
+    _legend(axes, "Arrivals and completions")
+
+
+def _tokens(axes: Axes, data: TimelineData) -> None:
+    _line(axes, data, _rate(data, "prefill_tokens"), ORANGE, "prompt (computed)")
+    _line(axes, data, _rate(data, "output_tokens"), BLUE, "output")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_ylabel("tokens / s")
+    _legend(axes, "Token throughput")
+
+
+def _occupancy(axes: Axes, data: TimelineData) -> None:
+    running, waiting = (data.columns[name].sum(axis=0) for name in ("running", "waiting"))
+    _area(axes, data, running, np.zeros_like(running), BLUE, "running")
+    _area(axes, data, waiting, running, RED, "waiting (on top)")
+    axes.set_ylabel("requests")
+    _legend(axes, "Running and waiting")
+
+
+def _share(axes: Axes, data: TimelineData, name: str, colour: str, label: str) -> None:
+    values = data.columns[name]
+    if len(values) > 1:
+        axes.stairs(values.max(axis=0), data.edges_s, baseline=values.min(axis=0), fill=True, color=colour, alpha=0.22)
+    _line(axes, data, values.mean(axis=0), colour, label)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def _kv(axes: Axes, data: TimelineData) -> None:
+    _share(axes, data, "kv_use", PURPLE, "in use" if len(data.columns["kv_use"]) == 1 else "in use, mean")
+    most = float(data.columns["kv_use"].max())
+    if most > 0.7:
+        axes.axhline(1.0, color=RED, linewidth=1.0, linestyle=(0, (5, 3)))
+    axes.set_ylabel("of capacity")
+    _legend(axes, "KV cache")
+
+
+def _utilisation(axes: Axes, data: TimelineData) -> None:
+    busy = data.columns["utilisation"]
+    bound = np.nan_to_num(data.columns["compute_bound"])
+    arithmetic = (busy * bound).mean(axis=0)
+    _share(axes, data, "utilisation", INK, "running a step")
+    _area(axes, data, arithmetic, np.zeros_like(arithmetic), GREEN, "bound by arithmetic")
+    axes.set_ylim(0, 1.05)
+    axes.set_ylabel("of the time")
+    _legend(axes, "Utilisation")

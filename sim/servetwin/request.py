@@ -1,0 +1,132 @@
+"""A request: passive data that travels from the workload to the recorder, with one owner at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMPLETED = "completed"
+REJECTED = "rejected"
+FAILED = "failed"
+CANCELLED = "cancelled"
+UNFINISHED = "unfinished"
+OUTCOMES = (COMPLETED, REJECTED, FAILED, CANCELLED, UNFINISHED)
+
+Segment = tuple[Any, int]
+"""``(key, tokens)``: the first ``tokens`` tokens of the endless token stream named ``key`` (any hashable)."""
+
+
+class Request:
+    """One request and its real time stamps, all in integer picoseconds since the start; -1 = not (yet) happened.
+
+    The prompt is ``segments`` in order. Two prompts share a prefix as far as their segments have equal keys and
+    lengths, and inside the first differing pair as far as both keys are equal. What the segments leave of the prompt is
+    shared with nobody; an empty tuple means that nothing is. The output continues the stream of the last segment when
+    ``continues`` is true (a session, whose next turn repeats it); otherwise it is a stream of its own.
+
+    The fields below "rank" belong to the rank that holds the request and mean nothing to anybody else.
+    """
+
+    __slots__ = (
+        "accepted_tokens",
+        "arrival_ps",
+        "chain_blocks",
+        "class_name",
+        "computed",
+        "continues",
+        "deadline_ps",
+        "drafted_tokens",
+        "first_token_ps",
+        "growth_key",
+        "held",
+        "hit_tokens",
+        "id",
+        "join_step",
+        "joined",
+        "last_token_ps",
+        "order",
+        "outcome",
+        "output_tokens",
+        "own",
+        "path",
+        "pool",
+        "predicted_hit_tokens",
+        "preempted_at",
+        "preemptions",
+        "prefill_done_ps",
+        "priority",
+        "produced",
+        "prompt_tokens",
+        "queued_ps",
+        "reason",
+        "recompute_left",
+        "recomputed_tokens",
+        "replica",
+        "routed_ps",
+        "scheduled_ps",
+        "segments",
+        "session_id",
+        "state",
+        "target",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        arrival_ps: int,
+        prompt_tokens: int,
+        output_tokens: int,
+        segments: tuple[Segment, ...] = (),
+        continues: bool = False,
+        session_id: int = -1,
+        turn: int = 0,
+        class_name: str = "",
+        priority: int = 0,
+        deadline_ps: int = -1,
+    ) -> None:
+        self.id = id
+        self.arrival_ps = arrival_ps
+        self.prompt_tokens = prompt_tokens
+        self.output_tokens = output_tokens
+        self.segments = segments
+        self.continues = continues
+        self.session_id = session_id
+        self.turn = turn
+        self.class_name = class_name
+        self.priority = priority
+        self.deadline_ps = deadline_ps
+        # Stamped on the way.
+        self.pool = -1
+        self.replica = -1
+        self.routed_ps = -1
+        self.queued_ps = -1
+        self.scheduled_ps = -1
+        self.prefill_done_ps = -1
+        self.first_token_ps = -1
+        self.last_token_ps = -1
+        self.hit_tokens = 0
+        self.predicted_hit_tokens = -1
+        self.recomputed_tokens = 0
+        self.preemptions = 0
+        self.drafted_tokens = 0
+        self.accepted_tokens = 0
+        self.outcome = UNFINISHED
+        self.reason = ""
+        # rank
+        self.state = 0
+        self.order = -1
+        self.computed = 0
+        self.target = 0
+        self.produced = 0
+        self.join_step = -1
+        self.joined = 0
+        self.growth_key = -1
+        self.held = 0
+        self.chain_blocks = 0
+        self.path: Any = None
+        self.own: Any = None
+        self.preempted_at = 0
+        self.recompute_left = 0
+
+    def __repr__(self) -> str:
+        return f"Request({self.id}, arrival {self.arrival_ps} ps, {self.prompt_tokens} → {self.output_tokens} tokens)"

@@ -1,0 +1,133 @@
+"""What a reader of the results must know before trusting them, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from servetwin.request import CANCELLED, FAILED, REJECTED, UNFINISHED
+from servetwin.results.exact import Ints
+from servetwin.results.requests import RequestTable
+
+ENOUGH_FOR_P99 = 1_000
+_SECTIONS = 8
+_LEAST_RISES = 6
+_KV_NEARLY_FULL = 0.95
+_ENOUGH_TO_SETTLE = 100
+_SETTLED = 0.85
+_QUEUE_DOMINATES = 0.5
+
+
+def alerts(summary: Mapping[str, Any], requests: RequestTable, horizon_ps: int, interrupted: bool) -> list[str]:
+    """The warnings of a run.
+
+    Args:
+        summary: its summary.
+        requests: its requests.
+        horizon_ps: when the run ended [ps].
+        interrupted: whether the user stopped it.
+    """
+    found = []
+    if interrupted:
+        found.append(f"interrupted: the results cover the first {summary['simulated_s']:g} simulated seconds only")
+    growth = queue_growth(requests, horizon_ps)
+    if growth is not None:
+        found.append(
+            f"overloaded: the queue grew throughout, to {growth:,.0f} waiting requests at the last arrivals; "
+            "latencies depend on how long the run is, and throughput is the cluster's capacity"
+        )
+    found += _outcomes(summary, requests)
+    found += _memory(summary)
+    if growth is None:
+        found += _unsettled(summary)
+    queue, ttft = summary["queue_ms.mean"], summary["ttft_ms.mean"]
+    if growth is None and queue and queue > _QUEUE_DOMINATES * ttft:
+        found.append(f"TTFT is dominated by queueing: {queue:,.0f} of {ttft:,.0f} ms on average")
+    measured = summary["latency_requests"]
+    if 0 < measured < ENOUGH_FOR_P99:
+        found.append(
+            f"only {measured:,} completed requests count for the latencies: p99 rests on "
+            f"{max(measured // 100, 1)} of them (1,000 or more are better)"
+        )
+    if measured == 0 and len(requests):
+        found.append("no request completed after the warm-up: there are no latencies")
+    return found
+
+
+def queue_growth(requests: RequestTable, horizon_ps: int) -> float | None:
+    """How many requests wait at the last arrivals [mean over the last eighth], if the queue grew throughout.
+
+    The time from the first to the last arrival is cut into eight; the queue grew throughout if its mean
+    length rose in six of the seven steps and ended at ten requests or more, and at three per cent of all.
+    """
+    if len(requests) < 2 * _SECTIONS:
+        return None
+    arrival, queued, scheduled = (requests.column(f"{name}_ps") for name in ("arrival", "queued", "scheduled"))
+    entered = queued >= 0
+    first, last = int(arrival.min()), int(arrival.max())
+    if last - first < _SECTIONS:
+        return None
+    begin = queued[entered].astype(np.float64)
+    end = np.where(scheduled[entered] < 0, max(horizon_ps, last), scheduled[entered]).astype(np.float64)
+    edges = np.linspace(first, last, _SECTIONS + 1)
+    means = [
+        float(np.clip(np.minimum(end, high) - np.maximum(begin, low), 0, None).sum() / (high - low))
+        for low, high in pairwise(edges)
+    ]
+    rises = sum(later > earlier for earlier, later in pairwise(means))
+    if rises >= _LEAST_RISES and means[-1] >= max(10.0, 0.03 * len(requests)):
+        return means[-1]
+    return None
+
+
+def _unsettled(summary: Mapping[str, Any]) -> list[str]:
+    """Whether so much was still running at the last arrival that the run never became steady."""
+    rate, seconds, expected = (
+        summary[key] for key in ("steady.request_throughput_per_s", "steady.duration_s", "latency_requests")
+    )
+    if not rate or expected < _ENOUGH_TO_SETTLE or rate * seconds >= _SETTLED * expected:
+        return []
+    return [
+        f"the run is short for its latencies: only {rate * seconds / expected:.0%} of the requests were completed "
+        "before the last one arrived, so the load was still building up; more requests give steadier figures"
+    ]
+
+
+def _outcomes(summary: Mapping[str, Any], requests: RequestTable) -> list[str]:
+    found = []
+    for outcome in (REJECTED, FAILED, CANCELLED, UNFINISHED):
+        count = summary[outcome]
+        if not count:
+            continue
+        reasons = [
+            f"{reason} ({number:,})" if reason else f"no reason given ({number:,})"
+            for reason, number in requests.reasons(outcome).items()
+        ]
+        why = "" if reasons == [f"no reason given ({count:,})"] else ": " + "; ".join(reasons[:3])
+        if outcome == UNFINISHED:
+            names = ", ".join(str(identity) for identity in summary["unfinished_requests"][:5])
+            why = f" (ids {names}{', …' if count > 5 else ''})" + why
+        found.append(f"{count:,} of {summary['requests']:,} requests were {outcome}{why}")
+    return found
+
+
+def _memory(summary: Mapping[str, Any]) -> list[str]:
+    most, preemptions = summary["kv_use_max"], summary["preemptions"]
+    if preemptions:
+        again = summary["recomputed_tokens"]
+        return [
+            f"KV cache ran out: {summary['preempted_requests']:,} requests were preempted "
+            f"({preemptions:,} times), {again:,} tokens were computed again"
+        ]
+    if most is not None and most >= _KV_NEARLY_FULL:
+        return [f"KV cache was nearly full: up to {most:.0%} of its tokens in use"]
+    return []
+
+
+def first_ids(ids: Ints, most: int = 100) -> list[int]:
+    """The first ids, to name requests without flooding a summary."""
+    chosen: list[int] = ids[:most].tolist()
+    return chosen

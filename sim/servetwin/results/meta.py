@@ -1,0 +1,105 @@
+"""What the results print beside their columns: who ran, on what, under which limits.
+
+The results know no engine and no scenario; everything they need to say about them comes in a ``RunMeta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Work = Callable[[int, int, int, int], tuple[float, float]]
+"""``(tokens, rows of logits, context, attended) -> (arithmetic [FLOP], HBM traffic [B])`` of a replica's step."""
+
+
+@dataclass(slots=True)
+class PoolMeta:
+    """A pool of equal replicas.
+
+    Attributes:
+        name: the pool's name in the scenario.
+        role: ``both``, ``prefill`` or ``decode``.
+        first_replica: index of its first replica; the others follow.
+        replicas: how many replicas it has.
+        gpus_per_replica: GPUs of one replica.
+        hardware: name of the hardware profile.
+        peak_flops: peak arithmetic of a replica, all its GPUs together [FLOP/s].
+        peak_bytes_per_s: peak HBM bandwidth of a replica, all its GPUs together [B/s].
+        kv_capacity_tokens: KV cache room of a replica [tokens].
+        work: what a step of a replica needs at least.
+        price_per_gpu_hour_usd: price [USD per GPU and hour]; None if the profile has none.
+        tdp_watts: thermal design power of a GPU [W]; None if the profile has none.
+    """
+
+    name: str
+    role: str
+    first_replica: int
+    replicas: int
+    gpus_per_replica: int
+    hardware: str
+    peak_flops: float
+    peak_bytes_per_s: float
+    kv_capacity_tokens: int
+    work: Work
+    price_per_gpu_hour_usd: float | None = None
+    tdp_watts: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole pool."""
+        return self.replicas * self.gpus_per_replica
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        """The intensity [FLOP/B] at which arithmetic and HBM bandwidth limit a step equally."""
+        return self.peak_flops / self.peak_bytes_per_s
+
+
+@dataclass(slots=True)
+class RunMeta:
+    """One run.
+
+    Attributes:
+        name: the scenario's name.
+        seed: the seed of all random streams.
+        version: version of servetwin.
+        engine: name of the modelled engine.
+        engine_version: version of the modelled engine.
+        config_hash: hash of the resolved scenario.
+        pools: the pools, in order of their replicas.
+        slo: limits as in the scenario: metric → percentile → limit [ms], and ``goodput``: metric → limit
+            [ms].
+        warmup_requests: how many requests, in order of arrival, the latency metrics leave out.
+        trace_block_hit_rate_infinite: hit rate (0–1) of the trace's blocks in an endless cache, where it
+            has blocks.
+        model: name of the model.
+    """
+
+    name: str
+    seed: int
+    version: str
+    engine: str
+    engine_version: str
+    config_hash: str
+    pools: list[PoolMeta]
+    slo: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    warmup_requests: int = 0
+    trace_block_hit_rate_infinite: float | None = None
+    model: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all pools."""
+        return max((pool.first_replica + pool.replicas for pool in self.pools), default=0)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all pools."""
+        return sum(pool.gpus for pool in self.pools)
+
+    def pool_of(self) -> list[int]:
+        """For each replica index, the index of its pool."""
+        owners = [0] * self.replicas
+        for index, pool in enumerate(self.pools):
+            owners[pool.first_replica : pool.first_replica + pool.replicas] = [index] * pool.replicas
+        return owners

@@ -1,0 +1,157 @@
+"""Keeps what the engine and the gateway write: flat lists while they are short, then compact columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from servetwin.records import SEGMENT_COLUMNS
+from servetwin.request import Request
+from servetwin.results.columns import ColumnStore
+from servetwin.results.exact import Ints
+from servetwin.results.meta import RunMeta
+from servetwin.results.requests import LABELS_COLUMN, REQUEST_FIELDS, STAMPS, Label, RequestTable
+from servetwin.results.result import Result
+from servetwin.results.segments import RunSegments
+
+_ROWS_PER_CHUNK: Final = 4096
+_REQUEST_LIMIT: Final = _ROWS_PER_CHUNK * len(REQUEST_FIELDS)
+_ARRIVAL: Final = REQUEST_FIELDS.index("arrival_ps")
+_STAMPS: Final = [REQUEST_FIELDS.index(name) for name in STAMPS]
+
+PhaseRecord = tuple[int, int, list[Any]]
+"""``(replica, start_ps, phases)`` of a segment's first step."""
+
+
+class Recorder:
+    """The run log (``servetwin.records.RunLog``) of one run, and the maker of its ``Result``.
+
+    Args:
+        meta: what the results say about the run beside its columns.
+        timeline: whether the phases of the steps are kept, for the timeline.
+    """
+
+    def __init__(self, meta: RunMeta, *, timeline: bool = False) -> None:
+        self.meta = meta
+        self.segments: list[int] = []
+        self.segment_limit = _ROWS_PER_CHUNK * len(SEGMENT_COLUMNS)
+        self.wants_phases = timeline
+        self._segment_store = ColumnStore(SEGMENT_COLUMNS)
+        self._request_store = ColumnStore(REQUEST_FIELDS)
+        self._requests: list[int] = []
+        self._labels: dict[Label, int] = {}
+        self._gap_store = ColumnStore(("gap_ps",))
+        self._gaps: list[int] = []
+        self._phases: list[PhaseRecord] = []
+
+    def flush_segments(self) -> None:
+        """Move ``segments`` into compact columns and empty the list."""
+        self._segment_store.append(_matrix(self.segments, len(SEGMENT_COLUMNS)))
+        self.segments.clear()
+
+    def gap(self, gap_ps: int) -> None:
+        """One more inter-token gap [ps], of a request that sat out some steps."""
+        self._gaps.append(gap_ps)
+        if len(self._gaps) >= _ROWS_PER_CHUNK:
+            self._flush_gaps()
+
+    def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
+        """The phases of the first step of the segment that starts at ``start_ps`` [ps] on ``replica``."""
+        self._phases.append((replica, start_ps, phases))
+
+    def finished(self, request: Request) -> None:
+        """A request has met its end; its stamps are final."""
+        # Fields are read one by one into one tuple: with the flush, a microsecond a request.
+        label = (request.class_name, request.outcome, request.reason)
+        code = self._labels.get(label)
+        if code is None:
+            code = self._labels[label] = len(self._labels)
+        rows = self._requests
+        rows += (
+            request.id,
+            request.arrival_ps,
+            request.routed_ps,
+            request.queued_ps,
+            request.scheduled_ps,
+            request.prefill_done_ps,
+            request.first_token_ps,
+            request.last_token_ps,
+            request.prompt_tokens,
+            request.output_tokens,
+            request.hit_tokens,
+            request.predicted_hit_tokens,
+            request.recomputed_tokens,
+            request.preemptions,
+            request.drafted_tokens,
+            request.accepted_tokens,
+            request.session_id,
+            request.replica,
+            code,
+        )
+        if len(rows) >= _REQUEST_LIMIT:
+            self._flush_requests()
+
+    def result(
+        self,
+        *,
+        end_ps: int,
+        ledgers: Sequence[Mapping[str, int]],
+        events: int,
+        steps: int | None = None,
+        warnings: Sequence[str] = (),
+        interrupted: bool = False,
+    ) -> Result:
+        """What the run came to. The recorder may go on recording afterwards.
+
+        Args:
+            end_ps: when the run ended [ps].
+            ledgers: per replica, where its GPU time went: bucket → [GPU·ps].
+            events: events that SimPy popped.
+            steps: engine steps by the engine's own count, to be compared with the segments'.
+            warnings: what the run itself has to say, in sentences.
+            interrupted: whether the user stopped the run.
+        """
+        self.flush_segments()
+        self._flush_requests()
+        self._flush_gaps()
+        return Result(
+            meta=self.meta,
+            requests=RequestTable(self._request_store, list(self._labels)),
+            segments=RunSegments(self._segment_store, self._gap_store, self.meta.replicas),
+            phases=self._phases,
+            end_ps=end_ps,
+            ledgers=ledgers,
+            events=events,
+            steps=steps,
+            warnings=warnings,
+            interrupted=interrupted,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the compact columns."""
+        return self._segment_store.nbytes + self._request_store.nbytes + self._gap_store.nbytes
+
+    def _flush_requests(self) -> None:
+        rows = _matrix(self._requests, len(REQUEST_FIELDS))
+        self._requests.clear()
+        # Stamps lie close to the arrival, so their distance from it takes fewer bytes.
+        arrival = rows[:, _ARRIVAL]
+        for place in _STAMPS:
+            stamps = rows[:, place]
+            rows[:, place] = np.where(stamps < 0, -1, stamps - arrival)
+        self._request_store.append(rows)
+
+    def _flush_gaps(self) -> None:
+        self._gap_store.append(_matrix(self._gaps, 1))
+        self._gaps.clear()
+
+
+def _matrix(flat: list[int], columns: int) -> Ints:
+    """A flat list of rows as a matrix."""
+    return np.fromiter(flat, np.int64, len(flat)).reshape(-1, columns)
+
+
+assert REQUEST_FIELDS[-1] == LABELS_COLUMN

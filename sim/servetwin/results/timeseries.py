@@ -1,0 +1,196 @@
+"""The load of each replica over time, in intervals of a round width.
+
+Where a number comes from: steps are counted, with their tokens, in the interval in which they end; busy
+time and KV use are split exactly where an interval ends inside a step. A request waits from its entry into
+the waiting queue to the step that first takes it, and runs from there to its last token; the stamps do not
+tell the times in between at which a preempted request waits again, so it counts as running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from servetwin.request import COMPLETED
+from servetwin.results.exact import MOST_STEPS, Bools, ExactBins, Floats, Ints
+from servetwin.results.requests import LABELS_COLUMN, RequestBlock, RequestTable
+from servetwin.results.segments import RunSegments
+from servetwin.results.steps import Rows, spread
+
+MOST_INTERVALS = 2_000
+MOST_ROWS = 200_000
+_BLOCK_ROWS = 1 << 15
+_BLOCK_STEPS = 1 << 16
+
+
+def round_width(horizon_ps: int, intervals: int) -> int:
+    """The smallest of 1, 2, 5, 10, 20, … ps that divides ``horizon_ps`` [ps] into at most ``intervals``."""
+    scale = 1
+    while True:
+        for digit in (1, 2, 5):
+            if -(-horizon_ps // (digit * scale)) <= intervals:
+                return digit * scale
+        scale *= 10
+
+
+class TimeSeries:
+    """Sums per replica and interval.
+
+    Args:
+        segments: the steps.
+        requests: the requests.
+        end_ps: when the run ended [ps]; the series goes on to the end of the last step if that is later.
+
+    Attributes:
+        width_ps: length of an interval [ps]; the last one may be shorter.
+        intervals: intervals per replica.
+    """
+
+    def __init__(self, segments: RunSegments, requests: RequestTable, end_ps: int) -> None:
+        self.replicas = replicas = segments.replicas
+        self.horizon_ps = max(end_ps, segments.totals.end_ps, 1)
+        self.width_ps = round_width(self.horizon_ps, min(MOST_INTERVALS, max(MOST_ROWS // max(replicas, 1), 1)))
+        self.intervals = -(-self.horizon_ps // self.width_ps)
+        bins = replicas * self.intervals
+        self.busy_ps, self.steps, self.tokens, self.prefill_tokens, self.emitted = _zeros(bins, 5)
+        self.arrivals, self.completed = _zeros(bins, 2)
+        self._ended_ps, self._compute_ps = ExactBins(bins), ExactBins(bins)
+        self._held = ExactBins(bins)
+        self._running, self._waiting = _Occupancy(self), _Occupancy(self)
+        for chunk in segments.store:
+            self._add_segments(Rows.of(chunk))
+        completes = np.array([outcome == COMPLETED for outcome in requests.names(1)], bool)
+        for block in requests.blocks(_BLOCK_ROWS):
+            self._add_requests(block, completes)
+
+    def replica_columns(self, replica: int, kv_capacity_tokens: int) -> dict[str, Floats | Ints]:
+        """The finished columns of one replica; missing shares are NaN.
+
+        Args:
+            replica: its index.
+            kv_capacity_tokens: KV cache room of the replica [tokens].
+        """
+        mine = slice(replica * self.intervals, (replica + 1) * self.intervals)
+        start = np.arange(self.intervals) * self.width_ps
+        end = np.minimum(start + self.width_ps, self.horizon_ps)
+        width = (end - start).astype(np.float64)
+        ended = self._ended_ps.floats(mine)
+        return {
+            "start_ps": start,
+            "end_ps": end,
+            "running": self._running.mean(mine, width),
+            "waiting": self._waiting.mean(mine, width),
+            "kv_use": self._held.floats(mine) / (width * max(kv_capacity_tokens, 1)),
+            "tokens": self.tokens[mine],
+            "prefill_tokens": self.prefill_tokens[mine],
+            "output_tokens": self.emitted[mine],
+            "steps": self.steps[mine],
+            "utilisation": self.busy_ps[mine] / width,
+            "compute_bound": np.where(ended > 0, self._compute_ps.floats(mine) / np.maximum(ended, 1), np.nan),
+            "arrivals": self.arrivals[mine],
+            "completed": self.completed[mine],
+        }
+
+    def held_token_ps(self, replica: int) -> int:
+        """The integral of a replica's KV use over the run [token·ps]."""
+        return sum(self._held.integers(slice(replica * self.intervals, (replica + 1) * self.intervals)))
+
+    def _add_segments(self, rows: Rows) -> None:
+        rows = rows.pieces(MOST_STEPS)
+        first = rows.start_ps // self.width_ps
+        inside = (rows.start_ps + rows.span_ps() - 1) // self.width_ps == first
+        self._add_whole(rows.select(inside), first[inside])
+        crossing = rows.select(~inside)
+        for some in _blocks(crossing.count, _BLOCK_STEPS):
+            self._add_steps(crossing.select(some))
+
+    def _add_whole(self, rows: Rows, interval: Ints) -> None:
+        """Segments that lie inside one interval each."""
+        index = rows.replica * self.intervals + interval
+        self._count_steps(rows, index)
+        np.add.at(self.busy_ps, index, rows.span_ps())
+        self._held.add_series(index, rows.held, rows.decodes, rows.first_ps, rows.growth_ps, rows.count)
+
+    def _add_steps(self, rows: Rows) -> None:
+        """Segments that cross the end of an interval, step by step."""
+        owner, place = spread(rows.count)
+        steps = rows.cut(owner, place, np.ones(len(owner), np.int64))
+        first = steps.start_ps // self.width_ps
+        last = (steps.start_ps + steps.first_ps - 1) // self.width_ps
+        base = steps.replica * self.intervals
+        self._count_steps(steps, base + last)
+        owner, place = spread(last - first + 1)
+        interval = first[owner] + place
+        begin = np.maximum(steps.start_ps[owner], interval * self.width_ps)
+        end = np.minimum((steps.start_ps + steps.first_ps)[owner], (interval + 1) * self.width_ps)
+        index = base[owner] + interval
+        np.add.at(self.busy_ps, index, end - begin)
+        nothing, one = np.zeros(len(owner), np.int64), np.ones(len(owner), np.int64)
+        self._held.add_series(index, steps.held[owner], nothing, end - begin, nothing, one)
+
+    def _count_steps(self, rows: Rows, index: Ints) -> None:
+        """Count steps in the interval in which they end."""
+        np.add.at(self.steps, index, rows.count)
+        np.add.at(self.tokens, index, rows.tokens * rows.count)
+        np.add.at(self.prefill_tokens, index, rows.prefill_tokens * rows.count)
+        np.add.at(self.emitted, index, rows.emitted * rows.count)
+        self._ended_ps.add(index, rows.span_ps())
+        self._compute_ps.add(index, rows.compute_in_all_ps())
+
+    def _add_requests(self, block: RequestBlock, completes: Bools) -> None:
+        replica = block["replica"]
+        routed = replica >= 0
+        base = np.where(routed, replica, 0) * self.intervals
+        arrival, queued, scheduled = block["arrival_ps"], block["queued_ps"], block["scheduled_ps"]
+        last = block["last_token_ps"]
+        done = completes[block[LABELS_COLUMN]] & (last >= 0)
+        never = self.horizon_ps
+        self._waiting.add(base, queued, np.where(scheduled < 0, never, scheduled), routed & (queued >= 0))
+        self._running.add(base, scheduled, np.where(last < 0, never, last), routed & (scheduled >= 0))
+        np.add.at(self.arrivals, (base + self._interval(arrival))[routed], 1)
+        np.add.at(self.completed, (base + self._interval(last - 1))[routed & done], 1)
+
+    def _interval(self, time_ps: Ints) -> Ints:
+        return np.clip(time_ps // self.width_ps, 0, self.intervals - 1)
+
+
+class _Occupancy:
+    """How many requests are in a state, integrated over each interval."""
+
+    def __init__(self, series: TimeSeries) -> None:
+        self._series = series
+        bins = series.replicas * series.intervals
+        self._partial = ExactBins(bins)
+        (self._steps,) = _zeros(bins + 1, 1)
+
+    def add(self, base: Ints, begin: Ints, end: Ints, chosen: Bools) -> None:
+        """Requests that are in the state from ``begin`` to ``end`` [ps], those that ``chosen`` names."""
+        width, horizon = self._series.width_ps, self._series.horizon_ps
+        end = np.minimum(end, horizon)
+        chosen = chosen & (begin < end)
+        base, begin, end = base[chosen], begin[chosen], end[chosen]
+        first, last = begin // width, (end - 1) // width
+        one = first == last
+        self._partial.add(base[one] + first[one], (end - begin)[one])
+        base, begin, end, first, last = (part[~one] for part in (base, begin, end, first, last))
+        self._partial.add(base + first, (first + 1) * width - begin)
+        self._partial.add(base + last, end - last * width)
+        np.add.at(self._steps, base + first + 1, 1)
+        np.add.at(self._steps, base + last, -1)
+
+    def mean(self, mine: slice, width: Floats) -> Floats:
+        """The time average of each interval of one replica."""
+        whole = np.cumsum(self._steps[mine])
+        return self._partial.floats(mine) / width + whole
+
+
+def _zeros(bins: int, number: int) -> list[Ints]:
+    return [np.zeros(bins, np.int64) for _ in range(number)]
+
+
+def _blocks(counts: Ints, limit: int) -> Iterator[Ints]:
+    """Row numbers in consecutive groups of about ``limit`` in ``counts`` each."""
+    if len(counts):
+        groups = np.cumsum(counts) // limit
+        yield from np.split(np.arange(len(counts)), np.flatnonzero(np.diff(groups)) + 1)

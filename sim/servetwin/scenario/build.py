@@ -1,0 +1,247 @@
+"""From a scenario to a simulation that is ready to run: the only place that puts the objects together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from servetwin import __version__
+from servetwin.catalog.find import Catalog
+from servetwin.cluster.cluster import Cluster
+from servetwin.cluster.gateway import Gateway
+from servetwin.cluster.pool import Pool as ClusterPool
+from servetwin.cluster.replica import Replica
+from servetwin.engine.executor import Executor
+from servetwin.engine.protocols import EngineSettings
+from servetwin.kernel import new_environment
+from servetwin.physics.step_time import RooflineStepTime
+from servetwin.policies import PolicyContext
+from servetwin.request import Request
+from servetwin.results.meta import PoolMeta, RunMeta
+from servetwin.results.recorder import Recorder
+from servetwin.scenario.engines import graph_sizes
+from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.resolve import resolve
+from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.slowdown import slow_down
+from servetwin.scenario.store import config_hash
+from servetwin.streams import Streams
+from servetwin.units import seconds_to_ps
+from servetwin.workload.source import Source
+from servetwin.workload.spec import build_stream
+from servetwin.workload.stream import RequestStream
+
+if TYPE_CHECKING:
+    from simpy import Environment
+
+Progress = Callable[[int, int | None, int], None]
+"""``(requests ended, requests expected or None, simulated time [ps])``, called now and then."""
+
+_PROGRESS_EVERY = 256
+
+
+@dataclass(slots=True)
+class Simulation:
+    """Everything that takes part in a run.
+
+    Attributes:
+        scenario: the resolved scenario.
+        env: the environment.
+        cluster: the replicas behind their gateway.
+        stream: the requests.
+        source: lets them arrive.
+        recorder: keeps what happens.
+    """
+
+    scenario: Scenario
+    env: Environment
+    cluster: Cluster
+    stream: RequestStream
+    source: Source
+    recorder: Recorder
+
+
+def build(
+    scenario: Scenario,
+    *,
+    catalog: Catalog | None = None,
+    timeline: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Build the simulation of a scenario.
+
+    Args:
+        scenario: what to simulate; resolved if it is not.
+        catalog: where models, GPUs and calibrations are.
+        timeline: whether the phases of steps are kept.
+        strict: whether every account is counted again after each plan (slow).
+        progress: told now and then how far the run is.
+
+    Raises:
+        InputError: the scenario cannot exist, or a file that it names is wrong.
+    """
+    catalog = catalog or Catalog()
+    scenario, _ = resolve(scenario, catalog)
+    streams = Streams(scenario.run.seed)
+    run = scenario.run
+    stream = build_stream(
+        scenario.workload,
+        streams,
+        requests=run.requests,
+        duration_ps=None if run.duration_s is None else seconds_to_ps(run.duration_s),
+        base=Path(),
+    )
+    builders = [_PoolBuilder(scenario, index, catalog) for index in range(len(scenario.cluster.pools))]
+    recorder = Recorder(_meta(scenario, builders), timeline=timeline)
+    env = new_environment()
+    pools = scenario.cluster.pools
+    context = PolicyContext(
+        streams=streams,
+        replicas=sum(pool.replicas or 1 for pool in pools),
+        seats=sum((pool.replicas or 1) * (pool.engine.max_num_seqs or 0) for pool in pools),
+    )
+    gateway = Gateway(env, scenario.admission.build(context), scenario.router.build(context), recorder)
+    parts = [(builder.pool(env, gateway, recorder, context, strict), builder.size) for builder in builders]
+    cluster = Cluster(env, gateway, parts, recorder)
+    source = Source(env, stream, gateway.submit)
+    gateway.on_finished = source.finished
+    if progress is not None:
+        gateway.on_finished = _counting(source.finished, progress, stream.expected, env)
+    return Simulation(scenario, env, cluster, stream, source, recorder)
+
+
+class _PoolBuilder:
+    """Makes the replicas of one pool, and says in the results what they are."""
+
+    def __init__(self, scenario: Scenario, index: int, catalog: Catalog) -> None:
+        self._pool: Pool = scenario.cluster.pools[index]
+        self._index = index
+        self._stepping = scenario.run.stepping
+        place = f"cluster.pools.{index}"
+        self.parts: PoolParts = pool_parts(scenario, self._pool, place, catalog)
+        self.size = self._pool.replicas or 1
+        gpu, calibration = slow_down(self.parts.gpu, self.parts.calibration, scenario.cluster.slowdown)
+        self._step_time = RooflineStepTime(
+            self.parts.model,
+            gpu,
+            tensor=self.parts.tensor,
+            weights=self.parts.weights,
+            kv_cache=self.parts.kv_cache,
+            sampling=scenario.workload.sampling,
+            calibration=calibration,
+        )
+        override = self._pool.engine.num_gpu_blocks_override
+        blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
+        self._settings = engine_settings(self._pool, self.parts, blocks)
+
+    def pool(
+        self, env: Environment, gateway: Gateway, log: Recorder, context: PolicyContext, strict: bool
+    ) -> ClusterPool:
+        """The pool, which makes a replica whenever the cluster wants one."""
+
+        def replica(index: int) -> Replica:
+            executor = Executor(
+                env,
+                index,
+                self._step_time,
+                self._settings,
+                self._pool.engine.scheduling.build(context),
+                log,
+                gateway.finished,
+                self._stepping,
+                self.parts.tensor,
+                strict,
+            )
+            return Replica(index, self._index, executor)
+
+        return ClusterPool(self._index, self._pool.name, self._pool.role, replica)
+
+    def meta(self, first_replica: int) -> PoolMeta:
+        """What the results say about the pool."""
+        parts = self.parts
+        return PoolMeta(
+            name=self._pool.name,
+            role=self._pool.role,
+            first_replica=first_replica,
+            replicas=self.size,
+            gpus_per_replica=parts.tensor,
+            hardware=parts.gpu.name,
+            peak_flops=parts.gpu.peak(parts.weights) * parts.tensor,
+            peak_bytes_per_s=parts.gpu.hbm_bytes_per_s * parts.tensor,
+            kv_capacity_tokens=(self._settings.num_blocks - 1) * self._settings.block_size,
+            work=self._step_time.work,
+            price_per_gpu_hour_usd=parts.gpu.price_per_hour_usd or None,
+            tdp_watts=parts.gpu.tdp_watts or None,
+        )
+
+
+def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSettings:
+    """The settings of the engines of a resolved pool.
+
+    Args:
+        pool: the pool, resolved.
+        parts: what it is made of.
+        num_blocks: KV blocks of a rank, the null block included.
+    """
+    engine, calibration = pool.engine, parts.calibration
+    assert engine.max_num_batched_tokens is not None and engine.max_num_seqs is not None
+    assert isinstance(engine.max_model_len, int)
+    return EngineSettings(
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_seqs=engine.max_num_seqs,
+        max_model_len=engine.max_model_len,
+        block_size=engine.block_size,
+        num_blocks=num_blocks,
+        prefix_caching=engine.prefix_caching,
+        chunked_prefill=engine.chunked_prefill,
+        long_prefill_token_threshold=engine.long_prefill_token_threshold,
+        reserve_full_prompt=engine.scheduler_reserve_full_isl,
+        # Rounded down, as in vLLM's kv_cache_manager.
+        watermark_blocks=int(engine.watermark * num_blocks),
+        depth=1 if engine.async_scheduling is True else 0,
+        graph_sizes=graph_sizes(engine.max_cudagraph_capture_size or 0),
+        front_end_ps=seconds_to_ps(calibration.front_end_s),
+        front_end_per_token_ps=seconds_to_ps(calibration.front_end_s_per_token),
+        output_ps_per_request=seconds_to_ps(calibration.output_s_per_request),
+    )
+
+
+def _meta(scenario: Scenario, builders: list[_PoolBuilder]) -> RunMeta:
+    pools: list[PoolMeta] = []
+    for builder in builders:
+        pools.append(builder.meta(sum(pool.replicas for pool in pools)))
+    models = list(dict.fromkeys(builder.parts.model.name for builder in builders))
+    return RunMeta(
+        name=scenario.name,
+        seed=scenario.run.seed,
+        version=__version__,
+        engine=scenario.engine.name,
+        engine_version=scenario.engine.version,
+        config_hash=config_hash(scenario),
+        pools=pools,
+        slo=scenario.slo.model_dump(exclude_none=True),
+        warmup_requests=scenario.run.warmup_requests,
+        model=", ".join(models),
+    )
+
+
+def _counting(
+    finished: Callable[[Request, int], None],
+    progress: Progress,
+    expected: int | None,
+    env: Environment,
+) -> Callable[[Request, int], None]:
+    """``finished``, which also tells ``progress`` of every 256th request."""
+    ended = 0
+
+    def count(request: Request, visible_ps: int) -> None:
+        nonlocal ended
+        ended += 1
+        if ended % _PROGRESS_EVERY == 0:
+            progress(ended, expected, int(env.now))
+        finished(request, visible_ps)
+
+    return count

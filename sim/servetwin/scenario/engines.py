@@ -1,0 +1,77 @@
+"""What vLLM decides by itself, by version and GPU.
+
+Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU), ``vllm/config/vllm.py`` (captured sizes), the
+    release
+notes of 0.14.0 (asynchronous scheduling on by default, January 2026) and the documentation of ``--gpu-memory-
+utilization`` (0.9 up to 0.19, 0.92 in 0.22). Only the API server's defaults are modelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from servetwin.errors import ScenarioError
+
+OLDEST = (0, 8)
+"""The first version whose default engine is V1."""
+
+_LARGE_GPU_BYTES = 70 * 2**30
+_ASYNC_SINCE = (0, 14)
+_UTILIZATION_092_SINCE = (0, 22)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefaults:
+    """Defaults of one version on one GPU.
+
+    Attributes:
+        max_num_batched_tokens: token budget of a step [tokens].
+        max_num_seqs: most requests running at once.
+        gpu_memory_utilization: share of the GPU's memory.
+        async_scheduling: whether scheduling runs one step ahead.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    gpu_memory_utilization: float
+    async_scheduling: bool
+
+
+def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float) -> EngineDefaults:
+    """The defaults of vLLM ``version`` on a GPU with ``gpu_memory_bytes`` [B].
+
+    Raises:
+        ScenarioError: the version is older than the V1 engine.
+    """
+    number = tuple(int(part) for part in version.split("."))
+    if number < OLDEST:
+        raise ScenarioError(
+            "this version of vLLM runs the V0 engine, which servetwin does not model",
+            path="engine.version",
+            found=version,
+            allowed="0.8 or later",
+        )
+    large = gpu_memory_bytes >= _LARGE_GPU_BYTES and "a100" not in gpu_name.lower()
+    return EngineDefaults(
+        max_num_batched_tokens=8192 if large else 2048,
+        max_num_seqs=1024 if large else 256,
+        gpu_memory_utilization=0.92 if number >= _UTILIZATION_092_SINCE else 0.90,
+        async_scheduling=number >= _ASYNC_SINCE,
+    )
+
+
+def largest_graph(max_num_seqs: int, max_num_batched_tokens: int) -> int:
+    """The largest batch that vLLM captures by default [tokens]."""
+    return min(2 * max_num_seqs, 512, max_num_batched_tokens)
+
+
+def graph_sizes(largest: int) -> tuple[int, ...]:
+    """The captured batch sizes up to ``largest`` [tokens]: 1, 2, 4, then every 8 below 256, then every 16.
+
+    >>> graph_sizes(20)
+    (1, 2, 4, 8, 16)
+    >>> graph_sizes(512)[-3:]
+    (480, 496, 512)
+    """
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
+    return tuple(size for size in sizes if size <= largest)

@@ -1,0 +1,172 @@
+"""Scenario files and what they refer to: other scenarios (``extends``), workloads, models and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import CatalogError, ScenarioError
+from servetwin.scenario.merge import deep_merge
+from servetwin.scenario.yaml_file import read_mapping
+
+_SUFFIXES = (".yaml", ".yml")
+_MODEL_FILES = (".json", *_SUFFIXES)
+_FILE_KEYS = ("path", "file")
+"""Fields of a workload that name files."""
+
+
+def read_chain(reference: str | Path, catalog: Catalog) -> tuple[Path, dict[str, Any]]:
+    """A scenario file merged over what it extends, with file names that do not depend on where it lies.
+
+    Args:
+        reference: a name or a path.
+        catalog: where names are looked up.
+
+    Returns:
+        The file, and its content.
+
+    Raises:
+        InputError: a file is missing or malformed, or the chain has no end.
+    """
+    file = _find(reference, catalog, Path())
+    chain: list[dict[str, Any]] = []
+    files: list[Path] = []
+    current = file
+    while True:
+        if current.resolve() in [known.resolve() for known in files]:
+            raise _cycle([*files, current])
+        files.append(current)
+        content = read_mapping(current, "scenario")
+        parent = content.pop("extends", None)
+        anchor(content, current.parent)
+        use_workload(content, catalog, current.parent, str(current))
+        chain.append(content)
+        if parent is None:
+            break
+        current = _find_parent(parent, catalog, current)
+    merged: dict[str, Any] = {}
+    for content in reversed(chain):
+        # A description belongs to the scenario that gives it, and so does a name.
+        merged.pop("description", None)
+        merged.pop("name", None)
+        merged = deep_merge(merged, content)
+    return file, merged
+
+
+def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -> None:
+    """Replace the name or path of a workload by its content.
+
+    Args:
+        raw: the scenario, which is changed.
+        catalog: where names are looked up.
+        base: what a path is relative to.
+        file: what messages call the scenario.
+
+    Raises:
+        InputError: there is no such workload, or its file is malformed.
+    """
+    reference = raw.get("workload")
+    if not isinstance(reference, str):
+        return
+    if _is_path(reference):
+        source = base / Path(reference).expanduser()
+    else:
+        try:
+            source = catalog.workload(reference)
+        except CatalogError as error:
+            error.file, error.path = file, "workload"
+            raise
+    content = read_mapping(source, "workload")
+    content.pop("name", None)
+    content.pop("description", None)
+    _anchor_files(content, source.parent.absolute())
+    raw["workload"] = content
+
+
+def _find(reference: str | Path, catalog: Catalog, base: Path) -> Path:
+    if isinstance(reference, Path) or _is_path(reference):
+        return base / Path(reference).expanduser()
+    if (base / reference).is_dir() and reference not in catalog.names("scenarios"):
+        return base / reference
+    return catalog.scenario(reference)
+
+
+def _is_path(reference: str) -> bool:
+    return reference.endswith(_SUFFIXES) or "/" in reference or reference.startswith((".", "~"))
+
+
+def _find_parent(parent: object, catalog: Catalog, file: Path) -> Path:
+    if not isinstance(parent, str) or not parent:
+        raise ScenarioError(
+            "extends names one other scenario",
+            file=str(file),
+            path="extends",
+            found=parent,
+            allowed="the name of a bundled scenario, or the path of a file",
+        )
+    try:
+        found = _find(parent, catalog, file.parent)
+    except CatalogError as error:
+        raise ScenarioError(
+            error.message,
+            file=str(file),
+            path="extends",
+            found=parent,
+            allowed=error.allowed,
+            nearest=error.nearest,
+        ) from None
+    if not found.exists():
+        raise ScenarioError(
+            "the scenario that this one extends does not exist",
+            file=str(file),
+            path="extends",
+            found=parent,
+            allowed=["a path relative to this file", *catalog.names("scenarios")],
+        )
+    return found
+
+
+def _cycle(files: list[Path]) -> ScenarioError:
+    last = files[-1].resolve()
+    start = next(index for index, file in enumerate(files) if file.resolve() == last)
+    return ScenarioError(
+        "the scenarios extend each other in a circle",
+        file=str(files[-2]),
+        path="extends",
+        found=" → ".join(file.name for file in files[start:]),
+        allowed="a chain that ends",
+    )
+
+
+def anchor(content: dict[str, Any], folder: Path) -> None:
+    """Make the names of files in a scenario, which are relative to ``folder``, absolute."""
+    folder = folder.absolute()
+    _anchor_model(content, folder)
+    cluster = content.get("cluster")
+    pools = cluster.get("pools") if isinstance(cluster, Mapping) else None
+    for pool in pools if isinstance(pools, list) else []:
+        if isinstance(pool, dict):
+            _anchor_model(pool, folder)
+    _anchor_files(content.get("workload"), folder)
+
+
+def _anchor_model(owner: dict[str, Any], folder: Path) -> None:
+    model = owner.get("model")
+    if isinstance(model, str) and (model.endswith(_MODEL_FILES) or model.startswith((".", "~"))):
+        owner["model"] = str(folder / Path(model).expanduser())
+
+
+def _anchor_files(workload: Any, folder: Path) -> None:
+    """Make the names of traces and of files of lengths absolute."""
+    if isinstance(workload, list):
+        for entry in workload:
+            _anchor_files(entry, folder)
+    if not isinstance(workload, dict):
+        return
+    for key, value in workload.items():
+        if key in _FILE_KEYS and isinstance(value, str):
+            workload[key] = str(folder / Path(value).expanduser())
+        else:
+            _anchor_files(value, folder)

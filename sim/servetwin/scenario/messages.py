@@ -1,0 +1,260 @@
+"""Validation errors in words: where, what was found, what is allowed, and the nearest valid name."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from servetwin.errors import ScenarioError, nearest_name
+
+Path = tuple[str | int, ...]
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "none_required": "nothing (null)",
+    "is_instance_of": "a mapping of fields",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+_MOST_MISTAKES = 3
+
+
+class Mistake:
+    """One fault of a scenario.
+
+    Attributes:
+        message: what is wrong.
+        path: where.
+        found: what stands there.
+        allowed: what would be accepted.
+        nearest: the closest valid name.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        path: Path,
+        found: object = None,
+        allowed: str | list[str] | None = None,
+        nearest: str | None = None,
+    ) -> None:
+        self.message = message
+        self.path = path
+        self.found = found
+        self.allowed = allowed
+        self.nearest = nearest
+
+
+def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mistake]:
+    """The mistakes behind a validation error, in the order of the file, one for each place.
+
+    Args:
+        error: what pydantic says.
+        model: what was validated.
+        raw: the value that was validated.
+    """
+    mistakes: dict[Path, Mistake] = {}
+    for line in _flatten(error.errors(include_url=False)):
+        path = _real_path(line["loc"], raw, line["type"])
+        mistake = _explain_line(line, path, model, raw)
+        known = mistakes.get(path)
+        if known is None:
+            mistakes[path] = mistake
+        elif isinstance(known.allowed, str) and isinstance(mistake.allowed, str):
+            # Several alternatives of one field were tried: all of them are allowed.
+            known.message = "this is none of the values that the field takes"
+            known.allowed = f"{known.allowed}, or {mistake.allowed}"
+    return list(mistakes.values())
+
+
+def as_error(mistakes: Sequence[Mistake], file: str) -> ScenarioError:
+    """One error for all mistakes: the first in full, the others in a line each."""
+    first, *others = mistakes
+    hint = None
+    if others:
+        listed = [f"{dotted(m.path)}: {m.message}" for m in others[: _MOST_MISTAKES - 1]]
+        more = len(others) - len(listed)
+        hint = "also wrong: " + "; ".join(listed) + (f"; and {more} more" if more else "")
+    return ScenarioError(
+        first.message,
+        file=file,
+        path=dotted(first.path) or None,
+        found=first.found,
+        allowed=first.allowed,
+        nearest=first.nearest,
+        hint=hint,
+    )
+
+
+def dotted(path: Path) -> str:
+    """A path as the user writes it."""
+    return ".".join(str(part) for part in path)
+
+
+def _flatten(lines: Sequence[Any]) -> list[dict[str, Any]]:
+    """The errors, with those inside a policy moved to their place."""
+    flat: list[dict[str, Any]] = []
+    for line in lines:
+        if line["type"] != "policy_fields":
+            flat.append(dict(line))
+            continue
+        for inner in line["ctx"]["errors"]:
+            flat.append({**inner, "loc": (*line["loc"], *inner["loc"]), "policy_fields": line["ctx"]["fields"]})
+    return flat
+
+
+def _real_path(loc: Sequence[str | int], raw: Any, kind: str) -> Path:
+    """The path in the file: pydantic also names the member of a union that it tried."""
+    path: list[str | int] = []
+    node = raw
+    for index, part in enumerate(loc):
+        last = index == len(loc) - 1
+        if _has(node, part):
+            node = _inner(node, part)
+        elif not (last and kind == "missing"):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw: Any) -> Mistake:
+    kind, context, found = line["type"], line.get("ctx", {}), line.get("input")
+    if kind == "missing":
+        return Mistake(f"the field '{path[-1]}' is missing", path)
+    if kind == "extra_forbidden":
+        fields = line.get("policy_fields") or field_names(model, path[:-1], raw)
+        return Mistake("unknown field", path, path[-1], fields, nearest_name(str(path[-1]), fields))
+    if kind.startswith("policy_"):
+        return _explain_policy(kind, line, path)
+    if kind in ("literal_error", "union_tag_invalid"):
+        allowed = re.findall(r"'([^']*)'", str(context.get("expected") or context.get("expected_tags")))
+        if kind == "union_tag_invalid":
+            path, found = (*path, context["discriminator"].strip("'")), context["tag"]
+        return Mistake("unknown value", path, found, allowed, nearest_name(str(found), allowed))
+    if kind == "union_tag_not_found":
+        key = context["discriminator"].strip("'")
+        names = tag_names(model, path, raw, key)
+        return Mistake(f"the field '{key}' is missing", (*path, key), None, names or None)
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return Mistake("the number is out of range", path, found, f"a number {words} {context[bound]:g}")
+    if kind in _WANTED:
+        return Mistake("wrong type" if kind != "finite_number" else "not finite", path, found, _WANTED[kind])
+    if kind == "too_short":
+        return Mistake("too few entries", path, found, f"at least {context['min_length']}")
+    message = str(line["msg"]).removeprefix("Value error, ")
+    return Mistake(message[:1].lower() + message[1:], path, found if _is_small(found) else None)
+
+
+def _explain_policy(kind: str, line: dict[str, Any], path: Path) -> Mistake:
+    context = line.get("ctx", {})
+    if kind == "policy_unknown":
+        found, names = context["found"], context["names"]
+        return Mistake(
+            f"unknown {context['kind']} policy",
+            (*path, "policy") if isinstance(line.get("input"), Mapping) else path,
+            found,
+            names,
+            nearest_name(found, names),
+        )
+    if kind == "policy_missing":
+        return Mistake("the field 'policy' is missing", (*path, "policy"), None, context["names"])
+    return Mistake(str(line["msg"]), path, line.get("input"))
+
+
+def _is_small(value: object) -> bool:
+    return isinstance(value, (str, int, float, bool)) and len(str(value)) < 200
+
+
+def field_names(model: type[BaseModel], path: Path, raw: Any) -> list[str]:
+    """The fields that a scenario may write at ``path``."""
+    names: list[str] = []
+    for candidate in _models_at(model, path, raw):
+        names.extend(name for name in candidate.model_fields if name not in names)
+    return names
+
+
+def tag_names(model: type[BaseModel], path: Path, raw: Any, key: str) -> list[str]:
+    """The values that select a member of the union at ``path``."""
+    names: list[str] = []
+    for candidate in _models_at(model, path, raw):
+        field = candidate.model_fields.get(key)
+        names.extend(str(value) for value in (get_args(field.annotation) if field else ()))
+    return names
+
+
+def _models_at(annotation: Any, path: Path, raw: Any) -> list[type[BaseModel]]:
+    """The model classes that the value at ``path`` may be."""
+    candidates = _members(annotation, raw)
+    if not path:
+        return [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+    head, *rest = path
+    inner_raw = _inner(raw, head)
+    found: list[type[BaseModel]] = []
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            field = candidate.model_fields.get(str(head))
+            inner: Any = field.annotation if field is not None else None
+        else:
+            arguments = [a for a in get_args(candidate) if a is not Ellipsis]
+            inner = arguments[-1] if arguments else None
+        if inner is not None:
+            found.extend(_models_at(inner, tuple(rest), inner_raw))
+    return found
+
+
+def _has(raw: Any, part: str | int) -> bool:
+    if isinstance(raw, Mapping):
+        return part in raw
+    return isinstance(raw, (list, tuple)) and isinstance(part, int) and part < len(raw)
+
+
+def _inner(raw: Any, part: str | int) -> Any:
+    if isinstance(raw, Mapping):
+        return raw.get(part)
+    if isinstance(raw, (list, tuple)) and isinstance(part, int) and part < len(raw):
+        return raw[part]
+    return None
+
+
+def _members(annotation: Any, raw: Any) -> list[Any]:
+    """The members of a union, narrowed to those that the value's literals select."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [inner for member in get_args(annotation) for inner in _members(member, raw)]
+    else:
+        members = [annotation]
+    selected = [member for member in members if _selects(member, raw)]
+    return selected or members
+
+
+def _selects(member: Any, raw: Any) -> bool:
+    if not (isinstance(member, type) and issubclass(member, BaseModel) and isinstance(raw, Mapping)):
+        return False
+    literals = {
+        n: get_args(f.annotation) for n, f in member.model_fields.items() if get_origin(f.annotation) is Literal
+    }
+    return any(raw.get(name) in values for name, values in literals.items())

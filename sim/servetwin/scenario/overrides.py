@@ -1,0 +1,104 @@
+"""``--set PATH=VALUE``: one field of a scenario, named by its dotted path."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import yaml
+
+from servetwin.errors import ScenarioError, nearest_name
+from servetwin.scenario.yaml_file import parse_yaml
+
+
+class Override(NamedTuple):
+    """An override: the text that the user gave, the path in it, and the value."""
+
+    text: str
+    path: str
+    value: Any
+
+
+def parse_override(text: str) -> Override:
+    """Read ``PATH=VALUE``; the value is YAML, so ``[1, 2]``, ``true`` and ``1e3`` mean what they mean in a
+    file.
+
+    Raises:
+        ScenarioError: there is no ``=``, no path, or the value is not YAML.
+    """
+    path, separator, value = text.partition("=")
+    path = path.strip()
+    where = f"--set {text}"
+    if not separator or not path or not all(path.split(".")):
+        raise ScenarioError(
+            "an override has the form PATH=VALUE",
+            file=where,
+            found=text,
+            allowed="for example cluster.pools.0.replicas=8",
+        )
+    try:
+        return Override(text, path, parse_yaml(value))
+    except yaml.YAMLError:
+        raise ScenarioError("the value of an override must be YAML", file=where, path=path, found=value) from None
+
+
+def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, ...]:
+    """Set a value in a scenario, and return where it now stands; missing mappings on the way are made.
+
+    A list entry is named by its index or by its ``name``.
+
+    Raises:
+        ScenarioError: the path leads through a list entry that does not exist, or through a plain value.
+    """
+    parts = override.path.split(".")
+    node: Any = raw
+    place: list[str | int] = []
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(node, list):
+            index = _list_index(node, part, parts[:depth], override)
+            place.append(index)
+            if last:
+                node[index] = override.value
+            node = node[index]
+        elif isinstance(node, dict):
+            place.append(part)
+            if last:
+                node[part] = override.value
+                break
+            if node.get(part) is None:
+                node[part] = {}
+            node = _opened(node, part, parts[depth + 1])
+        else:
+            raise ScenarioError(
+                f"'{'.'.join(parts[:depth])}' is a plain value and has no fields",
+                file=f"--set {override.text}",
+                path=override.path,
+                found=node,
+            )
+    return tuple(place)
+
+
+def _opened(node: dict[str, Any], part: str, inner: str) -> Any:
+    """The value of a field; a policy written as a bare name becomes a mapping, so that its fields can be set."""
+    value = node[part]
+    if isinstance(value, str) and part in ("router", "admission", "scheduling") and inner != "":
+        node[part] = {"policy": value}
+    return node[part]
+
+
+def _list_index(entries: list[Any], part: str, parents: list[str], override: Override) -> int:
+    names = [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and entry.get("name") == part:
+            return index
+    if part.isdecimal() and int(part) < len(entries):
+        return int(part)
+    indices = "an index from 0 to " + str(len(entries) - 1) if entries else "nothing: the list is empty"
+    raise ScenarioError(
+        f"'{'.'.join(parents)}' has no entry '{part}'",
+        file=f"--set {override.text}",
+        path=override.path,
+        found=part,
+        allowed=indices + (f", or a name: {', '.join(names)}" if names else ""),
+        nearest=nearest_name(part, names),
+    )

@@ -1,0 +1,125 @@
+"""What a pool is made of: its model, GPU and calibration, and the checks that need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import CapacityError, ScenarioError, nearest_name
+from servetwin.physics.memory import KvRoom, check_tensor, kv_room
+from servetwin.scenario.schema import Pool, Scenario
+from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
+
+_PLACES = {"parallel.tensor": "parallel.tensor", "gpu_memory_utilization": "engine.gpu_memory_utilization"}
+"""Where a pool has what physics names."""
+
+
+@contextmanager
+def placed_in(place: str) -> Iterator[None]:
+    """Give errors of physics, which knows no scenario, the path of the pool that they are about."""
+    try:
+        yield
+    except CapacityError as error:
+        if error.path in _PLACES:
+            error.path = f"{place}.{_PLACES[error.path]}"
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParts:
+    """What a pool is made of.
+
+    Attributes:
+        model: the model.
+        gpu: the GPU.
+        calibration: the constants of the engine.
+        tensor: GPUs of a replica.
+        weights: precision of the weights.
+        kv_cache: precision of the KV cache.
+    """
+
+    model: ModelSpec
+    gpu: Gpu
+    calibration: Calibration
+    tensor: int
+    weights: str
+    kv_cache: str
+
+    def room(self, pool: Pool, place: str) -> KvRoom:
+        """The KV blocks of a replica of ``pool``, whose memory settings are filled in.
+
+        Args:
+            pool: the pool.
+            place: its path, for messages.
+
+        Raises:
+            CapacityError: the weights do not fit, or nothing is left for the KV cache.
+        """
+        engine = pool.engine
+        assert engine.gpu_memory_utilization is not None and engine.max_num_batched_tokens is not None
+        with placed_in(place):
+            return kv_room(
+                self.model,
+                self.gpu,
+                tensor=self.tensor,
+                weights=self.weights,
+                kv_cache=self.kv_cache,
+                gpu_memory_utilization=engine.gpu_memory_utilization,
+                max_num_batched_tokens=engine.max_num_batched_tokens,
+                block_size=engine.block_size,
+                calibration=self.calibration,
+            )
+
+
+def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> PoolParts:
+    """Look up what a pool is made of.
+
+    Args:
+        scenario: the scenario.
+        pool: one of its pools, with what stands under ``cluster`` merged in.
+        place: the path of the pool, for messages.
+        catalog: where to look.
+
+    Raises:
+        ScenarioError: no model or no hardware is named, or a precision is unknown.
+        CatalogError: the catalog does not have what is named.
+        CapacityError: the model cannot be split over the GPUs.
+    """
+    reference = pool.model if pool.model is not None else scenario.model
+    if reference is None:
+        raise ScenarioError(
+            "the field 'model' is missing",
+            path="model",
+            allowed="the name of a model, or the path of a config.json",
+        )
+    if pool.hardware is None:
+        raise ScenarioError(
+            "the field 'hardware' is missing", path="cluster.hardware", allowed=catalog.names("hardware")
+        )
+    model = catalog.model(reference)
+    weights = pool.precision.weights or "auto"
+    kv_cache = pool.precision.kv_cache or "auto"
+    _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
+    _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
+    with placed_in(place):
+        check_tensor(model, pool.parallel.tensor)
+    return PoolParts(
+        model=model,
+        gpu=catalog.gpu(pool.hardware),
+        calibration=catalog.calibration(scenario.physics.calibration),
+        tensor=pool.parallel.tensor,
+        weights=model.native_weights if weights == "auto" else weights,
+        # vLLM's kv_cache_dtype auto is the dtype of the activations, which is bf16 for all bundled models.
+        kv_cache="bf16" if kv_cache == "auto" else kv_cache,
+    )
+
+
+def _check_precision(value: str, known: tuple[str, ...], path: str) -> None:
+    if value != "auto" and value not in known:
+        allowed = ["auto", *known]
+        raise ScenarioError(
+            "unknown precision", path=path, found=value, allowed=allowed, nearest=nearest_name(value, allowed)
+        )

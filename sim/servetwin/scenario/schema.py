@@ -1,0 +1,281 @@
+"""The scenario file: everything that a run depends on, validated, frozen, unknown keys refused.
+
+A scenario as written may leave out what the engine decides by itself (``None``);
+``servetwin.scenario.resolve`` fills it in. Physical figures carry their unit in the field's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    SerializeAsAny,
+)
+
+from servetwin.policies import Policy, parse_policy
+from servetwin.policies.admission import Always
+from servetwin.policies.routing import RoundRobin
+from servetwin.policies.scheduling import FirstComeFirstServed
+from servetwin.workload.spec import WorkloadSpec
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+
+Scheduling = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "scheduling"))]
+Routing = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "routing"))]
+AdmissionPolicy = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "admission"))]
+
+
+def _check_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError("a name has letters, digits and _ . + - only, and starts with a letter or a digit")
+    return value
+
+
+def _check_version(value: object) -> object:
+    if isinstance(value, (int, float)):
+        raise ValueError('a version is text: write it in quotes, for 0.10 is the number 0.1: version: "0.15"')
+    if isinstance(value, str) and not re.fullmatch(r"\d+\.\d+(\.\d+)?", value):
+        raise ValueError('a version looks like "0.15" or "0.15.1"')
+    return value
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+_MOST = 10**9
+"""Beyond this a count is a slip of the keyboard."""
+
+Count = Annotated[int, Field(ge=1, le=_MOST)]
+Replicas = Annotated[int, Field(ge=1, le=100_000)]
+ModelReference = str | Mapping[str, Any]
+
+
+class Part(BaseModel):
+    """A part of a scenario: frozen, of strict types, without unknown fields and without infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class Engine(Part):
+    """Which engine's rules and overheads.
+
+    Attributes:
+        name: the engine; this version has ``vllm``.
+        version: its version, which decides the defaults.
+    """
+
+    name: Literal["vllm"] = "vllm"
+    version: Annotated[str, BeforeValidator(_check_version)] = "0.15"
+
+
+class Physics(Part):
+    """How steps are priced.
+
+    Attributes:
+        backend: ``roofline`` prices operators by the hardware's bounds and measured efficiencies.
+        calibration: the set of global constants.
+    """
+
+    backend: Literal["roofline"] = "roofline"
+    calibration: str = "default"
+
+
+class Parallel(Part):
+    """How a replica is spread over GPUs.
+
+    Attributes:
+        tensor: GPUs that share each layer.
+    """
+
+    tensor: Count = 1
+
+
+class Precision(Part):
+    """Number formats.
+
+    Attributes:
+        weights: of the weights; by default as the model's configuration says.
+        kv_cache: of the KV cache; by default as the model's activations.
+    """
+
+    weights: str | None = None
+    kv_cache: str | None = None
+
+
+class EngineOptions(Part):
+    """The engine's settings, named as in vLLM where vLLM has them; ``None`` is vLLM's default for version and
+    GPU.
+
+    Attributes:
+        max_num_batched_tokens: token budget of a step [tokens].
+        max_num_seqs: most requests running at once [requests].
+        max_model_len: longest prompt + output [tokens]; ``auto`` is the longest that the KV cache holds.
+        block_size: tokens per KV block [tokens].
+        prefix_caching: whether full blocks are kept and found again.
+        chunked_prefill: whether a prompt may be cut to what is left of the budget.
+        long_prefill_token_threshold: most prompt tokens of one request in one step [tokens]; 0 = no limit.
+        scheduler_reserve_full_isl: whether a request is admitted only if its whole prompt fits.
+        watermark: share of the blocks kept free when a request is admitted while others are scheduled.
+        async_scheduling: whether step n+1 is planned before the tokens of step n are known; ``auto`` by
+            version.
+        gpu_memory_utilization: share of the GPU's memory that the engine may use.
+        num_gpu_blocks_override: KV blocks, instead of what the memory holds; for tests and what-ifs.
+        enforce_eager: no CUDA graphs.
+        max_cudagraph_capture_size: the largest captured batch [tokens].
+        scheduling: the policy of the waiting queue.
+    """
+
+    max_num_batched_tokens: Count | None = None
+    max_num_seqs: Count | None = None
+    max_model_len: Count | Literal["auto"] | None = None
+    block_size: Count = 16
+    prefix_caching: bool = True
+    chunked_prefill: bool = True
+    long_prefill_token_threshold: int = Field(default=0, ge=0, le=_MOST)
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = Field(default=0.0, ge=0, lt=1)
+    async_scheduling: bool | Literal["auto"] = "auto"
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    num_gpu_blocks_override: int | None = Field(default=None, ge=2, le=_MOST)
+    enforce_eager: bool = False
+    max_cudagraph_capture_size: Count | None = None
+    scheduling: Scheduling = FirstComeFirstServed()
+
+
+class Pool(Part):
+    """Replicas of one kind.
+
+    Attributes:
+        name: its name in results.
+        role: what its replicas do; this version has ``both``, prefill and decode on the same replica.
+        replicas: independent copies of the model.
+        hardware: the GPU.
+        model: the model, instead of the scenario's.
+        parallel: GPUs of a replica.
+        engine: the engine's settings.
+        precision: number formats.
+    """
+
+    name: Name = "engines"
+    role: Literal["both"] = "both"
+    replicas: Replicas | None = None
+    hardware: str | None = None
+    model: ModelReference | None = None
+    parallel: Parallel = Parallel()
+    engine: EngineOptions = EngineOptions()
+    precision: Precision = Precision()
+
+
+class Cluster(Part):
+    """The replicas. What stands here beside ``pools`` holds for every pool that does not say otherwise.
+
+    Attributes:
+        replicas: replicas of each pool.
+        hardware: the GPU.
+        parallel: GPUs of a replica.
+        engine: the engine's settings.
+        precision: number formats.
+        pools: the pools; one called ``engines`` where none is given.
+        slowdown: multiplies the time of every step.
+    """
+
+    replicas: Replicas | None = None
+    hardware: str | None = None
+    parallel: Parallel | None = None
+    engine: EngineOptions | None = None
+    precision: Precision | None = None
+    pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
+    slowdown: PositiveFloat = 1.0
+
+
+class Limits(Part):
+    """Limits on the distribution of a metric [ms]."""
+
+    mean: PositiveFloat | None = None
+    p50: PositiveFloat | None = None
+    p90: PositiveFloat | None = None
+    p95: PositiveFloat | None = None
+    p99: PositiveFloat | None = None
+    max: PositiveFloat | None = None
+
+
+class Goodput(Part):
+    """Limits that a single request must meet, all of them, to count as good [ms]."""
+
+    ttft_ms: PositiveFloat | None = None
+    tpot_ms: PositiveFloat | None = None
+    e2e_ms: PositiveFloat | None = None
+
+
+class Slo(Part):
+    """What the service has promised.
+
+    Attributes:
+        ttft_ms: time to first token.
+        tpot_ms: time per output token.
+        itl_ms: gaps between tokens.
+        e2e_ms: end to end.
+        goodput: limits per request.
+    """
+
+    ttft_ms: Limits | None = None
+    tpot_ms: Limits | None = None
+    itl_ms: Limits | None = None
+    e2e_ms: Limits | None = None
+    goodput: Goodput | None = None
+
+
+class Run(Part):
+    """How long, with which random numbers, and how the clock is advanced.
+
+    Attributes:
+        requests: stop the workload after so many requests; all that a trace has, otherwise 1,000.
+        duration_s: stop the workload after so much simulated time [s].
+        warmup_requests: first requests that the steady window leaves out.
+        seed: of every random stream.
+        stepping: ``skip-ahead``, ``every-step`` or ``every-operation``; the results are the same.
+    """
+
+    requests: Count | None = None
+    duration_s: PositiveFloat | None = None
+    warmup_requests: NonNegativeInt = 0
+    seed: NonNegativeInt = 0
+    stepping: Literal["skip-ahead", "every-step", "every-operation"] = "skip-ahead"
+
+
+class Scenario(Part):
+    """All input of a run.
+
+    Attributes:
+        name: names the run's folder and the results.
+        description: the question that the scenario answers.
+        model: a bundled name or alias, the path of a Hugging Face ``config.json``, or its content.
+        engine: whose rules.
+        physics: how steps are priced.
+        cluster: the replicas.
+        router: which replica gets a request.
+        admission: whether a request enters at all.
+        workload: the requests.
+        slo: what the service has promised.
+        run: how long and how.
+    """
+
+    name: Name = "unnamed"
+    description: str = ""
+    model: ModelReference | None = None
+    engine: Engine = Engine()
+    physics: Physics = Physics()
+    cluster: Cluster
+    router: Routing = RoundRobin()
+    admission: AdmissionPolicy = Always()
+    workload: WorkloadSpec
+    slo: Slo = Slo()
+    run: Run = Run()

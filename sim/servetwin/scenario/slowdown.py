@@ -1,0 +1,54 @@
+"""A slower machine: ``cluster.slowdown`` multiplies the time of every step, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from servetwin.specs import Calibration, Gpu, KernelConstants
+
+_NOT_IN_STEPS = ("front_end_s",)
+"""Times of a calibration that are no part of a step; those per token and per request are not either."""
+
+
+def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, Calibration]:
+    """A GPU and constants whose every step takes ``factor`` times as long.
+
+    All rates are divided and all times multiplied, so that the prices keep their exact form: rounding a
+    finished price would break the rule that equal steps differ by a constant.
+
+    >>> from servetwin.catalog.find import Catalog
+    >>> gpu = Catalog().gpu("h100-sxm")
+    >>> slow, _ = slow_down(gpu, Catalog().calibration("default"), 2.0)
+    >>> slow.hbm_bytes_per_s * 2 == gpu.hbm_bytes_per_s
+    True
+    """
+    if factor == 1.0:
+        return gpu, calibration
+    slow_gpu = replace(
+        gpu,
+        hbm_bytes_per_s=gpu.hbm_bytes_per_s / factor,
+        flops=tuple((dtype, peak / factor) for dtype, peak in gpu.flops),
+        nvlink_bytes_per_s=gpu.nvlink_bytes_per_s / factor,
+        all_reduce=tuple(
+            (gpus, tuple((size, seconds * factor) for size, seconds in table)) for gpus, table in gpu.all_reduce
+        ),
+    )
+    times = {
+        field.name: getattr(calibration, field.name) * factor
+        for field in fields(calibration)
+        if field.name.endswith("_s") and field.name not in (*_NOT_IN_STEPS, "sampling_s")
+    }
+    slow_calibration = replace(
+        calibration,
+        **times,
+        sampling_s=tuple((mode, seconds * factor) for mode, seconds in calibration.sampling_s),
+        kernels=tuple((name, _slow_kernels(kernels, factor)) for name, kernels in calibration.kernels),
+    )
+    return slow_gpu, slow_calibration
+
+
+def _slow_kernels(kernels: KernelConstants, factor: float) -> KernelConstants:
+    times = {
+        field.name: getattr(kernels, field.name) * factor for field in fields(kernels) if field.name.endswith("_s")
+    }
+    return replace(kernels, **times)

@@ -1,0 +1,75 @@
+"""The resolved scenario as a file, and the hash that says whether two configurations are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from servetwin.scenario.schema import Scenario
+
+_NOT_HASHED = ("name", "description")
+_NOT_HASHED_OF_RUN = ("seed", "stepping")
+
+
+def to_mapping(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data, without what is null or empty."""
+    pruned = _prune(scenario.model_dump(mode="json"))
+    assert isinstance(pruned, dict)
+    return pruned
+
+
+def to_yaml(scenario: Scenario) -> str:
+    """The scenario as the text of a scenario file."""
+    return yaml.safe_dump(
+        to_mapping(scenario), sort_keys=False, allow_unicode=True, default_flow_style=False, width=100
+    )
+
+
+def config_hash(scenario: Scenario) -> str:
+    """Twelve hexadecimal digits that are equal for equal configurations.
+
+    Names, seed and stepping level are left out, for they do not belong to the configuration; files count with
+    their content instead of their path.
+    """
+    mapping = to_mapping(scenario)
+    for key in _NOT_HASHED:
+        mapping.pop(key, None)
+    for key in _NOT_HASHED_OF_RUN:
+        mapping["run"].pop(key, None)
+    mapping["workload"] = _with_content(mapping["workload"])
+    text = json.dumps(mapping, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _prune(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        pruned = {key: _prune(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in pruned.items() if inner not in (None, "", {}, [])}
+    if isinstance(value, (list, tuple)):
+        return [_prune(inner) for inner in value]
+    return value
+
+
+def _with_content(value: Any, key: str = "") -> Any:
+    """A workload in which the paths of files are replaced by hashes of their content."""
+    if isinstance(value, Mapping):
+        return {name: _with_content(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_content(inner) for inner in value]
+    if key in ("path", "file") and isinstance(value, str):
+        return _file_hash(Path(value))
+    return value
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        # Whoever reads the file will say what is wrong with it.
+        return str(path)

@@ -1,0 +1,35 @@
+"""What the simulated things are: models, GPUs, links, nodes, storage, and the constants of an engine.
+
+Frozen data with its formulas as methods; nothing here knows where the figures come from.
+"""
+
+from servetwin.specs.calibration import Calibration, KernelConstants
+from servetwin.specs.hardware import Gpu, Link, Node, Source, StorageTier
+from servetwin.specs.layers import (
+    DenseMlp,
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    MoeMlp,
+    bytes_per_value,
+    padded_vocab,
+)
+from servetwin.specs.model import ModelSpec
+
+__all__ = [
+    "Calibration",
+    "DenseMlp",
+    "Gpu",
+    "GroupedAttention",
+    "KernelConstants",
+    "LatentAttention",
+    "Layer",
+    "Link",
+    "ModelSpec",
+    "MoeMlp",
+    "Node",
+    "Source",
+    "StorageTier",
+    "bytes_per_value",
+    "padded_vocab",
+]

@@ -1,0 +1,121 @@
+"""Hardware as its data sheets describe it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Which figure bounds arithmetic on a weight format: formats that are unpacked to bf16 before they are
+#: multiplied.
+_MULTIPLIED_AS = {"fp16": "bf16", "int4": "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a figure comes from.
+
+    Attributes:
+        figure: name of the figure.
+        value: the figure as it was given, with its unit.
+        text: who says so.
+        date: when it was cited, ``YYYY-MM-DD``.
+    """
+
+    figure: str
+    value: str
+    text: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU.
+
+    Attributes:
+        name: its name in the catalogue.
+        architecture: hopper, ampere, ada, blackwell, …
+        memory_bytes: memory as the driver reports it [B].
+        hbm_bytes_per_s: memory bandwidth of the data sheet [B/s].
+        flops: dense peak arithmetic by data type [FLOP/s], without sparsity.
+        nvlink_bytes_per_s: bandwidth to the other GPUs of its node, one direction [B/s] (NVLink, else PCIe).
+        price_per_hour_usd: price [USD per GPU and hour].
+        tdp_watts: board power limit [W].
+        all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
+        sources: a source for each figure.
+    """
+
+    name: str
+    architecture: str
+    memory_bytes: int
+    hbm_bytes_per_s: float
+    flops: tuple[tuple[str, float], ...]
+    nvlink_bytes_per_s: float
+    price_per_hour_usd: float
+    tdp_watts: float
+    all_reduce: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
+    sources: tuple[Source, ...] = ()
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.
+
+        A type that the GPU has no units for runs at the next wider type that it has.
+        """
+        peaks = dict(self.flops)
+        name = _MULTIPLIED_AS.get(dtype, dtype)
+        if name in ("mxfp4", "nvfp4"):
+            name = "fp4" if "fp4" in peaks else "bf16"
+        return peaks.get(name, peaks["bf16"])
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between two things.
+
+    Attributes:
+        name: its name.
+        bytes_per_s: bandwidth, one direction [B/s].
+        latency_s: time until the first byte arrives [s].
+    """
+
+    name: str
+    bytes_per_s: float
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server.
+
+    Attributes:
+        name: its name.
+        gpu: name of its GPUs in the catalogue.
+        gpus: how many.
+        gpus_per_domain: GPUs that reach each other over NVLink.
+        nic: network link of each GPU.
+        memory_bytes: host memory [B].
+    """
+
+    name: str
+    gpu: str
+    gpus: int
+    gpus_per_domain: int
+    nic: Link
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTier:
+    """A place below HBM where KV cache can lie.
+
+    Attributes:
+        name: its name.
+        capacity_bytes: room [B].
+        read_bytes_per_s: read bandwidth [B/s].
+        write_bytes_per_s: write bandwidth [B/s].
+        latency_s: time to the first byte [s].
+    """
+
+    name: str
+    capacity_bytes: int
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    latency_s: float = 0.0

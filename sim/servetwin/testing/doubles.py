@@ -1,0 +1,86 @@
+"""Test doubles: a fleet without engines, and requests without a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from servetwin.cluster.protocols import METRICS, REQUESTS, TOKENS
+from servetwin.request import Request
+
+
+class FakeFleet:
+    """A ``FleetView`` over plain lists.
+
+    Args:
+        requests: unfinished requests of each replica; its length is the number of replicas.
+        tokens: tokens of each replica's unfinished requests; as many as requests by default.
+        indices: the indices of the replicas, ascending; 0, 1, 2, … by default.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[int],
+        tokens: Sequence[int] | None = None,
+        indices: Sequence[int] | None = None,
+    ) -> None:
+        self._indices = tuple(indices) if indices is not None else tuple(range(len(requests)))
+        self.values = {
+            REQUESTS: dict(zip(self._indices, requests, strict=True)),
+            TOKENS: dict(zip(self._indices, tokens if tokens is not None else requests, strict=True)),
+        }
+
+    def all(self) -> Sequence[int]:
+        """Every replica, ascending."""
+        return self._indices
+
+    def least(self, metric: str) -> int:
+        """The replica with the smallest value; ties go to the smallest index."""
+        self._check(metric)
+        values = self.values[metric]
+        return min(self._indices, key=lambda replica: (values[replica], replica))
+
+    def value(self, replica: int, metric: str) -> int:
+        """The value of one replica."""
+        self._check(metric)
+        return self.values[metric][replica]
+
+    def routed(self, request: Request, replica: int) -> None:
+        """Count a request that was sent to ``replica``."""
+        self.values[REQUESTS][replica] += 1
+        self.values[TOKENS][replica] += request.prompt_tokens
+
+    @staticmethod
+    def _check(metric: str) -> None:
+        assert metric in METRICS, f"a fleet has no metric '{metric}'"
+
+
+class SealedRequest(Request):
+    """A request whose output length nobody may read: it lies in the future of every policy."""
+
+    __slots__ = ("_sealed",)
+
+    @property
+    def output_tokens(self) -> int:
+        """Never: reading it is a fault of the policy."""
+        raise AssertionError("a policy read the output length of a request, which lies in the future")
+
+    @output_tokens.setter
+    def output_tokens(self, value: int) -> None:
+        self._sealed = value
+
+
+def make_request(
+    id: int,
+    *,
+    arrival_ps: int = 0,
+    prompt_tokens: int = 100,
+    output_tokens: int = 10,
+    priority: int = 0,
+    deadline_ps: int = -1,
+    sealed: bool = False,
+) -> Request:
+    """A request that has just arrived; ``sealed`` makes reading its output length an error."""
+    cls = SealedRequest if sealed else Request
+    request = cls(id, arrival_ps, prompt_tokens, output_tokens, priority=priority, deadline_ps=deadline_ps)
+    request.queued_ps = arrival_ps
+    return request

@@ -1,0 +1,91 @@
+"""The process that lets requests arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from heapq import heappop, heappush
+from typing import Any
+
+import simpy
+
+from servetwin.kernel import ARRIVAL, Nap, priority
+from servetwin.request import Request
+from servetwin.workload.stream import RequestStream
+
+
+class Source:
+    """Feeds a stream of requests into the simulation: one event per instant at which somebody arrives.
+
+    Requests that arrive at the same instant are submitted in the order of their ids.
+
+    Args:
+        env: the environment.
+        stream: the requests.
+        submit: takes each request at its arrival.
+    """
+
+    def __init__(self, env: simpy.Environment, stream: RequestStream, submit: Callable[[Request], None]) -> None:
+        self._env = env
+        self._stream = stream
+        self._submit = submit
+        self._nap = Nap(env, priority(ARRIVAL))
+        # Follow-ups wait here: (arrival, id, request).
+        self._followups: list[tuple[int, int, Request]] = []
+        self._open = iter(stream)
+        self._upcoming = next(self._open, None)
+        env.process(self._run())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nobody is on the way; requests in the system may still cause new ones by their end."""
+        return self._upcoming is None and not self._followups
+
+    def finished(self, request: Request, visible_ps: int) -> None:
+        """Tell that ``request`` has met its end, whatever its outcome, which must be set.
+
+        A follow-up arrives at least 1 ps from now, so that it never shares the instant of the step boundary
+        that caused it.
+
+        Args:
+            request: the request.
+            visible_ps: when its last token became visible, or it was refused or lost [ps].
+        """
+        followup = self._stream.on_finished(request, visible_ps)
+        if followup is None:
+            return
+        late = int(self._env.now) + 1 - followup.arrival_ps
+        if late > 0:
+            followup.arrival_ps += late
+            if followup.deadline_ps >= 0:
+                followup.deadline_ps += late
+        heappush(self._followups, (followup.arrival_ps, followup.id, followup))
+        self._nap.shorten(followup.arrival_ps)
+
+    def _run(self) -> Generator[Any, Any, None]:
+        nap, followups = self._nap, self._followups
+        while True:
+            upcoming = self._upcoming
+            due = Nap.FOREVER if upcoming is None else upcoming.arrival_ps
+            if followups and followups[0][0] < due:
+                due = followups[0][0]
+            yield nap.until(due) if due < Nap.FOREVER else nap.forever()
+            # The nap may have been shortened while it lasted; its own record says until when.
+            self._submit_due(nap.until_ps)
+
+    def _submit_due(self, now: int) -> None:
+        """Submit everybody who arrives now, merging both queues by id."""
+        followups, submit = self._followups, self._submit
+        upcoming = self._upcoming
+        while True:
+            follows = bool(followups) and followups[0][0] == now
+            if upcoming is not None and upcoming.arrival_ps == now:
+                if not (follows and followups[0][1] < upcoming.id):
+                    # Stepped on before the call, so that whoever looks from inside it sees what is still to
+                    # come.
+                    self._upcoming = next(self._open, None)
+                    submit(upcoming)
+                    upcoming = self._upcoming
+                    continue
+            elif not follows:
+                return
+            submit(heappop(followups)[2])

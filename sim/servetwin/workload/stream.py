@@ -1,0 +1,174 @@
+"""Streams of requests: one-shot requests, sessions and replayed traces, open or closed loop.
+
+A stream is iterated over for the arrivals that do not depend on the system, and asked through ``on_finished``
+for those that do. What a request is (its id, lengths, prefix, class) never depends on how the system fares in
+open streams, so two systems under the same seed can be compared request by request: a session draws all its
+turns, and reserves their ids, when it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+from servetwin.request import CANCELLED, FAILED, REJECTED, Request, Segment
+from servetwin.units import seconds_to_ps
+from servetwin.workload.arrivals import ClosedLoop
+from servetwin.workload.contents import Content, Kind
+from servetwin.workload.traces.trace import Trace, TraceCounts, infinite_hit_rate
+
+LOST = frozenset((REJECTED, FAILED, CANCELLED))
+NO_LIMIT = 1 << 200
+
+
+class RequestStream:
+    """Base of the streams.
+
+    Attributes:
+        expected: how many requests will come, at most; None = unknown.
+        max_tokens_seen: longest prompt + output of the requests so far [tokens].
+        trace_block_hit_rate_infinite: share of the trace's blocks that an endless cache would find, over all
+            its requests in order; None where there are no block ids.
+        trace_counts: what became of the trace's rows; None without a trace.
+    """
+
+    def __init__(self, expected: int | None) -> None:
+        self.expected = expected
+        self.max_tokens_seen = 0
+        self.trace_block_hit_rate_infinite: float | None = None
+        self.trace_counts: TraceCounts | None = None
+
+    def __iter__(self) -> Iterator[Request]:
+        """The requests whose arrivals do not depend on the system, in order of arrival; can be read once."""
+        raise NotImplementedError
+
+    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
+        """The request that follows from the end of ``request``, or None.
+
+        Args:
+            request: a request of this stream that has met its end.
+            visible_ps: when its last token became visible, or it was refused or lost [ps]; the follow-up
+                arrives no earlier.
+        """
+        del request, visible_ps
+        return None
+
+
+class Clients:
+    """When the clients of a closed loop come back.
+
+    Args:
+        thinks: think times [ps], one after the other.
+        retry_ps: how long a client waits whose request was refused or lost [ps].
+    """
+
+    def __init__(self, thinks: Iterator[int], retry_ps: int) -> None:
+        self._thinks = thinks
+        self._retry_ps = retry_ps
+
+    @classmethod
+    def of(cls, loop: ClosedLoop, thinks: Iterator[int]) -> Clients:
+        """The clients of ``loop``."""
+        return cls(thinks, seconds_to_ps(loop.retry_after_s))
+
+    def returns_ps(self, request: Request, visible_ps: int) -> int:
+        """When the client whose ``request`` ended at ``visible_ps`` [ps] sends the next one [ps]."""
+        return visible_ps + (self._retry_ps if request.outcome in LOST else next(self._thinks))
+
+
+class OneShotStream(RequestStream):
+    """Requests that have nothing to do with each other, or only a prefix.
+
+    Args:
+        times: arrivals [ps], ascending; in a closed loop those of the clients' first requests.
+        contents: what the requests are, in order of their ids.
+        clients: the clients of a closed loop; None = open.
+        limit: most requests.
+        until_ps: no request arrives then or later [ps].
+        expected: see ``RequestStream``.
+    """
+
+    def __init__(
+        self,
+        times: Iterator[int],
+        contents: Iterator[Content],
+        clients: Clients | None,
+        limit: int,
+        until_ps: int,
+        expected: int | None,
+    ) -> None:
+        super().__init__(expected)
+        self._times = times
+        self._contents = contents
+        self._clients = clients
+        self._limit = limit
+        self._until_ps = until_ps
+        self._created = 0
+
+    def __iter__(self) -> Iterator[Request]:
+        """The open arrivals, or the first request of each client."""
+        until, limit = self._until_ps, self._limit
+        for arrival in self._times:
+            if arrival >= until or self._created >= limit:
+                return
+            yield self._create(arrival)
+
+    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
+        """The next request of the client whose request this was; None in an open stream."""
+        if self._clients is None or self._created >= self._limit:
+            return None
+        arrival = self._clients.returns_ps(request, visible_ps)
+        return self._create(arrival) if arrival < self._until_ps else None
+
+    def _create(self, arrival_ps: int) -> Request:
+        prompt, output, segments, kind = next(self._contents)
+        request = Request(self._created, arrival_ps, prompt, output, segments)
+        self._created += 1
+        if kind is not None:
+            kind.stamp(request)
+        if prompt + output > self.max_tokens_seen:
+            self.max_tokens_seen = prompt + output
+        return request
+
+
+class TraceStream(RequestStream):
+    """The requests of a recorded trace.
+
+    Args:
+        trace: the trace.
+        kinds: the class of one request after the other; None = no classes.
+        limit: most requests.
+        until_ps: no request arrives then or later [ps].
+    """
+
+    def __init__(self, trace: Trace, kinds: Iterator[Kind] | None, limit: int, until_ps: int) -> None:
+        super().__init__(min(len(trace.times_ps), limit))
+        self.trace_block_hit_rate_infinite = infinite_hit_rate(trace)
+        self.trace_counts = trace.counts
+        self._trace = trace
+        self._kinds = kinds
+        self._until_ps = until_ps
+
+    def __iter__(self) -> Iterator[Request]:
+        """The requests in order of arrival."""
+        trace, until, size = self._trace, self._until_ps, self._trace.block_tokens
+        blocks: Iterator[tuple[int, ...]] = iter(trace.blocks) if size else repeat(())
+        columns = zip(range(self.expected or 0), trace.times_ps, trace.prompts, trace.outputs, blocks, strict=False)
+        for number, arrival, prompt, output, ids in columns:
+            if arrival >= until:
+                return
+            request = Request(number, arrival, prompt, output, block_segments(ids, prompt, size))
+            if self._kinds is not None:
+                next(self._kinds).stamp(request)
+            if prompt + output > self.max_tokens_seen:
+                self.max_tokens_seen = prompt + output
+            yield request
+
+
+def block_segments(ids: Sequence[int], prompt_tokens: int, block_tokens: int) -> tuple[Segment, ...]:
+    """The segments of a prompt known by its block ids, one a block, whatever the engine's block size."""
+    if not ids:
+        return ()
+    segments: list[Segment] = [(block, block_tokens) for block in ids]
+    segments[-1] = (ids[-1], prompt_tokens - block_tokens * (len(ids) - 1))
+    return tuple(segments)

@@ -1,0 +1,109 @@
+"""Text files, plain or gzip, as blocks of numbered lines; every way to fail is a ``TraceError``."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from servetwin.errors import TraceError, nearest_name
+
+CHUNK_BYTES = 1 << 20
+"""How much is read at once: memory use does not grow with the file."""
+
+MAX_LINE_BYTES = 1 << 24
+"""A line longer than this is no line of a trace, but a binary file."""
+
+NEWLINE = b"\n"
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def resolve(path: str, base: Path) -> Path:
+    """The file that ``path`` names, seen from folder ``base`` unless absolute; ``~`` is the home folder."""
+    try:
+        return base / Path(path).expanduser()
+    except RuntimeError:  # ~name of an unknown user: let opening it fail with the name as it was given
+        return base / path
+
+
+def line_blocks(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield ``(number of the first line, lines)`` block by block; lines keep a final carriage return.
+
+    Whether the file is compressed is seen from its content, whatever its name.
+
+    Args:
+        path: the file.
+        shown: its name as the user gave it, for messages.
+
+    Raises:
+        TraceError: missing, a directory, unreadable, truncated or damaged gzip, or not UTF-8.
+    """
+    number = 1
+    rest = b""
+    for chunk in _chunks(path, shown):
+        data = rest + chunk
+        cut = data.rfind(NEWLINE) + 1
+        rest = data[cut:]
+        if len(rest) > MAX_LINE_BYTES:
+            raise TraceError(
+                "this is no text file",
+                file=shown,
+                path=f"line {number + data.count(NEWLINE)}",
+                found=f"a line longer than {MAX_LINE_BYTES >> 20} MiB",
+            )
+        if cut:
+            lines = _decode(data[:cut], number, shown).split("\n")
+            lines.pop()
+            yield number, lines
+            number += len(lines)
+    if rest:
+        yield number, [_decode(rest, number, shown)]
+
+
+def _chunks(path: Path, shown: str) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as raw:
+            stream: io.BufferedReader | gzip.GzipFile | BinaryIO = raw
+            if raw.peek(2)[:2] == _GZIP_MAGIC:
+                stream = gzip.GzipFile(fileobj=raw)
+            while chunk := stream.read(CHUNK_BYTES):
+                yield chunk
+    except FileNotFoundError:
+        raise TraceError("there is no such file", file=shown, nearest=_sibling(path)) from None
+    except IsADirectoryError:
+        raise TraceError("this is a directory, not a file", file=shown) from None
+    except EOFError:
+        raise TraceError("the gzip file is cut off: its end is missing", file=shown) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(f"the gzip file is damaged: {error}", file=shown) from None
+    except (OSError, ValueError) as error:  # ValueError: a name that holds a NUL character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TraceError(f"the file cannot be read: {reason}", file=shown) from None
+
+
+def _decode(data: bytes, number: int, shown: str) -> str:
+    if number == 1:
+        data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            "the file is not UTF-8 text",
+            file=shown,
+            path=f"line {number + data.count(NEWLINE, 0, error.start)}",
+            found=f"byte {data[error.start]:#04x}",
+            allowed="a text file in UTF-8, plain or compressed with gzip",
+        ) from None
+
+
+def _sibling(path: Path) -> str | None:
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return None
+    return nearest_name(path.name, names)

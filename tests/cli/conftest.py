@@ -1,0 +1,65 @@
+"""Running the program as a user does: as a subprocess, in an empty directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def refused(self, *words: str, code: int = 2) -> None:
+        """Assert that the command ended with a message of one screen, without a traceback, that has ``words``."""
+        assert self.code == code, self.err
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        assert 1 <= len(self.err.splitlines()) <= 25
+        for word in words:
+            assert word in self.err, f"{word!r} is not in\n{self.err}"
+
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Run ``python -m servetwin`` with arguments, in an empty directory."""
+
+    def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "servetwin", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100", **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A scenario that takes no time."""
+    file = tmp_path / "small.yaml"
+    file.write_text(
+        "model: llama-3.1-8b\n"
+        "cluster: {hardware: h100-sxm, replicas: 2}\n"
+        "workload: {arrivals: {rate_per_s: 20}, prompts: 200, outputs: 20}\n"
+        "run: {requests: 50}\n"
+    )
+    return file

@@ -1,0 +1,91 @@
+"""A run log that keeps everything, and takes segments apart into steps and gaps again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from servetwin.records import SEGMENT_COLUMNS
+from servetwin.request import Request
+
+
+class LoggedStep(NamedTuple):
+    """One step, as a segment tells it."""
+
+    start_ps: int
+    duration_ps: int
+    tokens: int
+    prefill_tokens: int
+    emitted: int
+    decodes: int
+    decode_context: int
+    compute_ps: int
+    memory_ps: int
+
+
+class PlainLog:
+    """``RunLog`` for tests. A small limit makes the engine flush often."""
+
+    def __init__(self, segment_limit: int = 5 * len(SEGMENT_COLUMNS), wants_phases: bool = False) -> None:
+        self.segments: list[int] = []
+        self.segment_limit = segment_limit
+        self.wants_phases = wants_phases
+        self.rows: list[dict[str, int]] = []
+        self.gaps: list[int] = []
+        self.ended: list[Request] = []
+        self.phase_lists: list[tuple[int, int, list[Any]]] = []
+
+    def flush_segments(self) -> None:
+        width = len(SEGMENT_COLUMNS)
+        assert len(self.segments) % width == 0
+        for at in range(0, len(self.segments), width):
+            self.rows.append(dict(zip(SEGMENT_COLUMNS, self.segments[at : at + width], strict=True)))
+        self.segments.clear()
+
+    def gap(self, gap_ps: int) -> None:
+        self.gaps.append(gap_ps)
+
+    def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
+        self.phase_lists.append((replica, start_ps, phases))
+
+    def finished(self, request: Request) -> None:
+        self.ended.append(request)
+
+    def all_rows(self) -> list[dict[str, int]]:
+        self.flush_segments()
+        return self.rows
+
+    def itl_ps(self) -> list[int]:
+        """Every inter-token gap [ps], sorted."""
+        gaps = list(self.gaps)
+        for row in self.all_rows():
+            for j in range(row["count"]):
+                gap = row["gap_ps"] if j == 0 else row["first_ps"] + j * row["growth_ps"]
+                gaps += [gap] * row["weight"]
+        return sorted(gaps)
+
+    def steps(self, replica: int) -> list[LoggedStep]:
+        """The steps of a replica, in order."""
+        steps = []
+        for row in self.all_rows():
+            if row["replica"] != replica:
+                continue
+            assert row["count"] == 1 or row["prefill_tokens"] == 0
+            start = row["start_ps"]
+            for j in range(row["count"]):
+                duration = row["first_ps"] + j * row["growth_ps"]
+                context = -1 if row["prefill_tokens"] else row["context"] + j * row["decodes"]
+                steps.append(
+                    LoggedStep(
+                        start_ps=start,
+                        duration_ps=duration,
+                        tokens=row["tokens"],
+                        prefill_tokens=row["prefill_tokens"],
+                        emitted=row["emitted"],
+                        decodes=row["decodes"],
+                        decode_context=context,
+                        compute_ps=row["compute_ps"] + j * row["compute_growth"],
+                        memory_ps=row["memory_ps"] + j * (row["growth_ps"] - row["compute_growth"]),
+                    )
+                )
+                start += duration
+        return sorted(steps)

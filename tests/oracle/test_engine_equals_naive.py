@@ -1,0 +1,155 @@
+"""The engine and the naive engine agree with ``==`` at all three stepping levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.oracle.plain_log import LoggedStep, PlainLog
+from tests.oracle.strategies import Case, cases, random_case
+from tests.reference.naive_engine import LEAST_REQUESTS, LEAST_TOKENS, ROUND_ROBIN, Cluster, NaiveResult, Step
+
+from servetwin.engine.executor import Executor
+from servetwin.engine.protocols import STEPPING
+from servetwin.kernel import ARRIVAL, new_environment, priority
+from servetwin.kernel.nap import call_at
+from servetwin.request import COMPLETED, Request
+
+STAMPS = (
+    "replica",
+    "queued_ps",
+    "scheduled_ps",
+    "prefill_done_ps",
+    "first_token_ps",
+    "last_token_ps",
+    "hit_tokens",
+    "recomputed_tokens",
+    "preemptions",
+    "outcome",
+)
+
+QUICK = settings(
+    derandomize=True, deadline=None, database=None, max_examples=200, suppress_health_check=list(HealthCheck)
+)
+
+
+class Drive:
+    """The real engines behind the simplest router there is, fed like the naive cluster."""
+
+    def __init__(self, case: Case, stepping: str) -> None:
+        self.env = new_environment()
+        self.log = PlainLog()
+        self.router = case.router
+        self.follow_up = case.follow_up()
+        self.routed = 0
+        self.present = [0] * len(case.replicas)
+        self.prompts = [0] * len(case.replicas)
+        self.requests: dict[int, Request] = {}
+        self.executors = [
+            Executor(
+                self.env,
+                index,
+                price,
+                engine_settings,
+                scheduler,
+                self.log,
+                self.on_finished,
+                stepping=stepping,
+                gpus=1,
+            )
+            for index, (engine_settings, price, scheduler) in enumerate(case.parts())
+        ]
+        for request in case.requests():
+            self.arrive(request)
+
+    def arrive(self, request: Request) -> None:
+        self.requests[request.id] = request
+        call_at(self.env, request.arrival_ps, priority(ARRIVAL, request.id), lambda: self.submit(request))
+
+    def submit(self, request: Request) -> None:
+        index = self.choose()
+        self.routed += 1
+        request.replica = index
+        self.present[index] += 1
+        self.prompts[index] += request.prompt_tokens
+        self.executors[index].submit(request)
+
+    def choose(self) -> int:
+        everyone = range(len(self.executors))
+        if self.router == ROUND_ROBIN:
+            return self.routed % len(self.executors)
+        if self.router == LEAST_REQUESTS:
+            return min(everyone, key=lambda i: self.present[i])
+        assert self.router == LEAST_TOKENS
+        return min(everyone, key=lambda i: self.prompts[i] + self.executors[i].generated(self.env.now))
+
+    def on_finished(self, request: Request, visible_ps: int) -> None:
+        self.present[request.replica] -= 1
+        self.prompts[request.replica] -= request.prompt_tokens
+        if request.outcome == COMPLETED:
+            follower = self.follow_up(request, visible_ps)
+            if follower is not None:
+                self.arrive(follower)
+
+    def run(self) -> Drive:
+        self.env.run()
+        return self
+
+
+def stamps(request: Any) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in STAMPS}
+
+
+def as_logged(step: Step) -> LoggedStep:
+    return LoggedStep(
+        start_ps=step.start_ps,
+        duration_ps=step.duration_ps,
+        tokens=step.tokens,
+        prefill_tokens=step.tokens - step.decodes,
+        emitted=step.emitted,
+        decodes=step.decodes,
+        decode_context=-1 if step.chunks else step.context,
+        compute_ps=step.price.compute_ps,
+        memory_ps=step.price.memory_ps,
+    )
+
+
+def compare(case: Case, naive: NaiveResult, real: Drive) -> None:
+    assert real.requests.keys() == naive.jobs.keys()
+    for index in range(len(case.replicas)):
+        assert real.log.steps(index) == [as_logged(step) for step in naive.steps[index]]
+    for request_id, job in naive.jobs.items():
+        assert stamps(real.requests[request_id]) == stamps(job), request_id
+    assert real.log.itl_ps() == sorted(naive.itl_ps)
+    assert all(count == 0 for count in real.present)
+
+
+def check(case: Case) -> None:
+    naive = Cluster(case.parts(), case.router, case.follow_up()).run(case.requests())
+    for stepping in STEPPING:
+        compare(case, naive, Drive(case, stepping).run())
+
+
+@QUICK
+@given(cases())
+def test_one_replica(case: Case) -> None:
+    check(case)
+
+
+@settings(QUICK, max_examples=60)
+@given(cases(replicas=3))
+def test_several_replicas(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_storms(seed: int) -> None:
+    """Tiny pools, many requests at once: evictions and preemptions all the time."""
+    check(random_case(seed, requests=20 + seed % 40, tight=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_larger_runs(seed: int) -> None:
+    replicas = 1 + seed % 3
+    check(random_case(1000 + seed, replicas))

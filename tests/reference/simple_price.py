@@ -1,0 +1,63 @@
+"""Step times that fit on a line, for tests: integer prices, affine in everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from servetwin.physics.protocols import Phase, StepPrice, StepShape
+
+
+@dataclass(frozen=True)
+class AffinePrice:
+    """``base + token · tokens + request · requests + Σ context[i] · kv tokens of kind i`` and some more [ps].
+
+    Attributes:
+        base: per step, counted as memory [ps].
+        token: per token, after padding, counted as compute [ps].
+        request: per request, counted as memory [ps].
+        context: per KV token read by decodes, one for full attention and one for each window [ps].
+        context_bound: for each kind, whether that part counts as compute instead of memory.
+        pair: per new token × (context before it) of prefill chunks, counted as compute [ps].
+        eager: once more per step when no graph runs, counted as host [ps].
+        communication: per token [ps].
+        windows: attention windows besides full attention [tokens].
+        layers: pieces that the phases are cut into.
+    """
+
+    base: int = 100
+    token: int = 10
+    request: int = 0
+    context: tuple[int, ...] = (1,)
+    context_bound: tuple[bool, ...] = (False,)
+    pair: int = 0
+    eager: int = 0
+    communication: int = 0
+    windows: tuple[int, ...] = ()
+    layers: int = 3
+
+    def price(self, shape: StepShape) -> StepPrice:
+        compute = self.token * shape.padded_tokens + self.pair * sum(new * before for new, before in shape.chunks)
+        memory = self.base + self.request * shape.requests
+        compute_growth = memory_growth = 0
+        for kind, per_token in enumerate(self.context):
+            if self.context_bound[kind]:
+                compute += per_token * shape.context[kind]
+                compute_growth += per_token * shape.growing[kind]
+            else:
+                memory += per_token * shape.context[kind]
+                memory_growth += per_token * shape.growing[kind]
+        host = 0 if shape.graph else self.eager
+        communication = self.communication * shape.tokens
+        return StepPrice(compute, memory, communication, host, compute_growth, memory_growth)
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        price = self.price(shape)
+        return [
+            Phase("host", "host", 1, price.host_ps),
+            Phase("compute", "sm", self.layers, price.compute_ps),
+            Phase("memory", "hbm", self.layers, price.memory_ps),
+            Phase("all_reduce", "link", self.layers, price.communication_ps),
+        ]
+
+    def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
+        return float(tokens + attended), float(requests + context)

@@ -1,0 +1,246 @@
+"""Shapes of models, ours and Hugging Face's, against what publishers say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servetwin.catalog import Catalog
+from servetwin.errors import CatalogError
+from servetwin.specs import GroupedAttention, LatentAttention, MoeMlp
+
+CATALOG = Catalog()
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "models"
+
+PUBLISHED = {  # parameters and active parameters in billions, from the model cards
+    "llama-2-7b": (6.74, 6.74), "llama-2-13b": (13.0, 13.0), "llama-2-70b": (69.0, 69.0),
+    "llama-3.1-8b": (8.03, 8.03), "llama-3.1-70b": (70.6, 70.6), "llama-3.1-405b": (405.9, 405.9),
+    "qwen3-0.6b": (0.60, 0.60), "qwen3-8b": (8.2, 8.2), "qwen3-14b": (14.8, 14.8), "qwen3-32b": (32.8, 32.8),
+    "qwen3-30b-a3b": (30.5, 3.3), "qwen3-235b-a22b": (235, 22), "mixtral-8x7b": (46.7, 12.9),
+    "deepseek-r1": (671, 37), "deepseek-v3": (671, 37), "gpt-oss-120b": (116.8, 5.1), "gpt-oss-20b": (20.9, 3.6),
+    "codellama-34b": (33.7, 33.7), "yi-34b": (34.4, 34.4), "mistral-nemo-12b": (12.2, 12.2),
+    "qwen2.5-7b": (7.6, 7.6), "llama-4-scout": (109, 17),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_parameters_match_the_model_card(name: str) -> None:
+    model = CATALOG.model(name)
+    total, active = PUBLISHED[name]
+    assert model.parameters() / 1e9 == pytest.approx(total, rel=0.015)
+    # Cards count the embedding among the active parameters; here it is looked up, not multiplied.
+    assert model.active_parameters() / 1e9 == pytest.approx(active, rel=0.12)
+    assert model.active_parameters() <= model.parameters()
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_bytes"),
+    [
+        ("llama-3.1-8b", 131_072), ("llama-3.1-70b", 327_680), ("llama-2-7b", 524_288), ("deepseek-r1", 70_272),
+        ("gpt-oss-120b", 36_864), ("llama-4-scout", 196_608), ("mixtral-8x7b", 131_072),
+    ],
+)  # fmt: skip
+def test_kv_cache_per_token(name: str, kv_bytes: int) -> None:
+    """Sliding windows hold a constant amount, so gpt-oss counts half of its layers; latent vectors have 576 values."""
+    assert CATALOG.model(name).kv_bytes_per_token() == kv_bytes
+
+
+def test_kv_heads_are_repeated_beyond_their_number_and_latents_always() -> None:
+    model = CATALOG.model("qwen3-235b-a22b")
+    assert model.kv_bytes_per_token("bf16", 4) == model.kv_bytes_per_token() / 4
+    assert model.kv_bytes_per_token("bf16", 8) == model.kv_bytes_per_token("bf16", 4)
+    assert CATALOG.model("deepseek-r1").kv_bytes_per_token("bf16", 8) == 70_272
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "gigabytes"),
+    [
+        ("llama-3.1-8b", "auto", 16.06), ("llama-3.1-70b", "bf16", 141.1), ("llama-3.1-70b", "fp8", 72.7),
+        ("deepseek-r1", "auto", 673), ("deepseek-r1", "bf16", 1342), ("gpt-oss-120b", "auto", 65.2),
+        ("gpt-oss-20b", "auto", 13.7), ("qwen3-235b-a22b-fp8", "auto", 236), ("llama-4-scout-fp8", "auto", 113),
+    ],
+)  # fmt: skip
+def test_size_of_the_weights(name: str, weights: str, gigabytes: float) -> None:
+    assert CATALOG.model(name).weight_bytes(weights) / 1e9 == pytest.approx(gigabytes, rel=0.005)
+
+
+def test_ranks_share_the_weights_out() -> None:
+    model = CATALOG.model("llama-3.1-70b")
+    assert model.weight_bytes("bf16", 8) == pytest.approx(model.weight_bytes() / 8, rel=1e-3)
+    assert model.weight_bytes("bf16", 16) > 1.005 * model.weight_bytes() / 16, "KV projections are repeated"
+
+
+def test_a_step_reads_neither_the_embedding_nor_every_expert() -> None:
+    dense = CATALOG.model("llama-3.1-8b")
+    assert dense.weight_bytes() - dense.step_weight_bytes() == 2 * 128_256 * 4_096
+    mixture = CATALOG.model("mixtral-8x7b")
+    assert mixture.step_weight_bytes() == pytest.approx(2 * mixture.active_parameters(), rel=1e-3)
+
+
+def test_arithmetic_per_token_grows_with_the_context_up_to_the_window() -> None:
+    model = CATALOG.model("gpt-oss-120b")
+    base, short, long = (model.flops_per_token(context) for context in (0, 128, 1_128))
+    assert base == 2 * model.active_parameters()
+    assert short - base == 36 * 128 * 4 * 64 * 64
+    assert long - short == 18 * 1_000 * 4 * 64 * 64
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    base = {
+        "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1_000, "max_position_embeddings": 2_048,
+    }  # fmt: skip
+    return {key: value for key, value in {**base, **changes}.items() if value is not ...}
+
+
+def test_a_small_configuration() -> None:
+    model = CATALOG.model(config())
+    assert model.parameters() == 2 * 256_000 + 4 * (2 * 256 * 256 + 2 * 256 * 64 + 3 * 256 * 512) + 9 * 256
+    assert model.max_position == 2_048
+    assert not model.tied_embeddings
+
+
+def test_windows_of_configurations() -> None:
+    assert CATALOG.model(config(sliding_window=4_096, model_type="mistral")).windows == (4_096,)
+    assert CATALOG.model(config(sliding_window=4_096, use_sliding_window=False)).windows == ()
+    layered = config(layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=128)
+    assert CATALOG.model(layered).windows == (128,)
+    assert [layer.count for layer in CATALOG.model(layered).layers] == [2, 2]
+    upper = CATALOG.model(config(model_type="qwen2", sliding_window=64, use_sliding_window=True, max_window_layers=3))
+    assert sorted((layer.attention.window or 0, layer.count) for layer in upper.layers) == [(0, 3), (64, 1)]
+    chunked = CATALOG.model(config(attention_chunk_size=8_192, model_type="llama4_text"))
+    assert sorted((layer.attention.window or 0, layer.count) for layer in chunked.layers) == [(0, 1), (8_192, 3)]
+
+
+def test_mixtures_of_configurations() -> None:
+    sparse = CATALOG.model(
+        config(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=64, decoder_sparse_step=2)
+    )
+    assert sorted((isinstance(layer.mlp, MoeMlp), layer.count) for layer in sparse.layers) == [(False, 2), (True, 2)]
+    first = CATALOG.model(
+        config(
+            n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=64, n_shared_experts=2,
+            first_k_dense_replace=1, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+        )
+    )  # fmt: skip
+    assert sorted((isinstance(layer.mlp, MoeMlp), layer.count) for layer in first.layers) == [(False, 1), (True, 3)]
+    assert next(layer.mlp for layer in first.layers if isinstance(layer.mlp, MoeMlp)).shared_intermediate == 128
+    assert all(isinstance(layer.attention, LatentAttention) for layer in first.layers)
+    assert first.layers[0].attention.q_rank is None
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "dtype", "parts"),
+    [
+        ({"quant_method": "fp8"}, "fp8", {"attention", "dense", "experts", "shared"}),
+        (
+            {"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"]},
+            "fp8", {"attention", "dense", "experts", "shared"},
+        ),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}, "mxfp4", {"experts"}),
+        (
+            {
+                "quant_method": "compressed-tensors", "ignore": ["lm_head", "re:.*self_attn.*"],
+                "config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4}}},
+            },
+            "int4", {"dense", "experts", "shared"},
+        ),
+        ({"quant_method": "awq", "bits": 4}, "int4", {"attention", "dense", "experts", "shared"}),
+    ],
+)  # fmt: skip
+def test_quantised_parts_of_configurations(quantisation: dict[str, Any], dtype: str, parts: set[str]) -> None:
+    model = CATALOG.model(config(quantization_config=quantisation))
+    assert (model.native_weights, set(model.quantised_parts)) == (dtype, parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"hidden_size": ...}, "'hidden_size' is missing"),
+        ({"num_hidden_layers": 0}, "whole number"),
+        ({"num_attention_heads": 7}, "do not divide"),
+        ({"num_key_value_heads": 3}, "multiple of the KV heads"),
+        ({"vocab_size": "many"}, "whole number"),
+        ({"linear_num_value_heads": 4}, "linear attention"),
+        ({"index_topk": 4}, "sparse attention"),
+        ({"num_experts": 4, "num_experts_per_tok": 8}, "more experts than there are"),
+        ({"quantization_config": {"quant_method": "magic"}}, "not modelled"),
+    ],
+)
+def test_wrong_configurations_say_what_is_wrong(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogError, match=complaint):
+        CATALOG.model(config(**changes))
+
+
+PROFILE: dict[str, Any] = {
+    "name": "tiny", "hidden": 64, "vocab": 100, "max_position": 128, "tied_embeddings": True,
+    "layers": [{
+        "count": 2, "attention": {"heads": 4, "kv_heads": 2, "head_dim": 16}, "mlp": {"intermediate": 128},
+    }],
+}  # fmt: skip
+
+
+def test_an_inline_profile() -> None:
+    model = CATALOG.model(PROFILE)
+    assert (model.name, model.num_layers, model.native_weights) == ("tiny", 2, "bf16")
+    assert model.layers[0].attention == GroupedAttention(4, 2, 16)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "path", "nearest"),
+    [
+        (("hiden",), 64, "model.hiden", "hidden"),
+        (("layers", 0, "attention", "head"), 4, "model.layers.0.attention.head", "heads"),
+        (("layers", 0, "mlp", "kind"), "mo", "model.layers.0.mlp.kind", "moe"),
+        (("layers", 0, "count"), 0, "model.layers.0.count", None),
+        (("layers", 0, "attention", "kv_heads"), 3, "model.layers.0.attention.kv_heads", None),
+        (("weights",), {"dtype": "fp9"}, "model.weights.dtype", "fp8"),
+        (("weights",), {"dtype": "fp8", "quantised": ["norms"]}, "model.weights.quantised", None),
+        (("layers",), [], "model.layers", None),
+        (("tied_embeddings",), "yes", "model.tied_embeddings", None),
+    ],
+)
+def test_wrong_profiles_say_where(where: tuple[Any, ...], value: Any, path: str, nearest: str | None) -> None:
+    data = json.loads(json.dumps(PROFILE))
+    inner = data
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    with pytest.raises(CatalogError) as caught:
+        CATALOG.model(data)
+    assert caught.value.path == path
+    if nearest is not None:
+        assert caught.value.nearest == nearest
+
+
+def test_our_profiles_agree_with_the_published_configurations() -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"the published configurations are not here: {SHARED}")
+    pairs = {
+        "llama-2-7b-hf": "llama-2-7b", "llama-2-70b-hf": "llama-2-70b", "yi-34b": "yi-34b", "qwen3-14b": "qwen3-14b",
+        "meta-llama--Meta-Llama-3.1-8B": "llama-3.1-8b", "meta-llama--Meta-Llama-3.1-405B": "llama-3.1-405b",
+        "mistralai--Mixtral-8x7B-v0.1": "mixtral-8x7b", "deepseek-ai--DeepSeek-R1": "deepseek-r1",
+        "openai--gpt-oss-120b": "gpt-oss-120b", "Qwen--Qwen3-235B-A22B-FP8": "qwen3-235b-a22b-fp8",
+        "llama-4-scout-17b-16e-instruct-fp8-dynamic": "llama-4-scout-fp8",
+    }  # fmt: skip
+    for published, ours in pairs.items():
+        theirs, model = CATALOG.model(str(SHARED / f"{published}.json")), CATALOG.model(ours)
+        assert (theirs.layers, theirs.hidden, theirs.vocab) == (model.layers, model.hidden, model.vocab), ours
+        assert theirs.quantised_parts == model.quantised_parts, ours
+        assert theirs.tied_embeddings == model.tied_embeddings, ours
+
+
+def test_published_configurations_are_read_or_refused_with_a_reason() -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"the published configurations are not here: {SHARED}")
+    refused = set()
+    for path in sorted(SHARED.glob("*.json")):
+        try:
+            assert CATALOG.model(str(path)).parameters() > 1e8
+        except CatalogError as error:
+            assert "not modelled" in str(error)
+            refused.add(path.stem)
+    assert refused == {"Qwen--Qwen3.5-397B-A17B", "zai-org--GLM-5"}

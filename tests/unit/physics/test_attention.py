@@ -1,0 +1,97 @@
+"""Attention is counted exactly: every query, every token it attends, every key that is read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servetwin.catalog import Catalog
+from servetwin.physics.attention import AttentionPrices, attended_pairs, keys_read
+from servetwin.physics.overheads import Machine
+
+CATALOG = Catalog()
+
+
+def prices(model: str, gpu: str = "h100-sxm", tensor: int = 1, kv_cache: str = "bf16") -> AttentionPrices:
+    machine = Machine.of(CATALOG.gpu(gpu), CATALOG.calibration("default"))
+    return AttentionPrices(CATALOG.model(model), tensor, kv_cache, machine)
+
+
+@given(new=st.integers(1, 60), context=st.integers(0, 60), window=st.none() | st.integers(1, 70))
+def test_pairs_and_keys_match_counting_one_by_one(new: int, context: int, window: int | None) -> None:
+    attended = [
+        {key for key in range(position + 1) if window is None or position - key < window}
+        for position in range(context, context + new)
+    ]
+    assert attended_pairs(new, context, window) == sum(map(len, attended))
+    assert keys_read(new, context, window) == len(set().union(*attended))
+
+
+def test_decode_reads_the_cache_at_the_measured_bandwidth() -> None:
+    ((compute, memory),) = prices("llama-3.1-8b").slopes(1, mixed=False)
+    # 32 layers · 2 · 8 heads · 128 values · 2 bytes = 131,072 bytes per token, at 95 % of 3.35 TB/s.
+    assert compute == 0
+    assert memory == pytest.approx(131_072 / (0.95 * 3.35e12) * 1e12, abs=1)
+
+
+def test_an_eight_bit_cache_halves_the_slope_and_ranks_share_the_heads() -> None:
+    ((_, full),) = prices("llama-3.1-70b").slopes(1, mixed=False)
+    ((_, half),) = prices("llama-3.1-70b", kv_cache="fp8").slopes(1, mixed=False)
+    ((_, eighth),) = prices("llama-3.1-70b", tensor=8).slopes(1, mixed=False)
+    ((_, repeated),) = prices("llama-3.1-70b", tensor=16).slopes(1, mixed=False)
+    assert half == pytest.approx(full / 2, abs=1)
+    assert eighth == pytest.approx(full / 8, abs=1)
+    assert repeated == eighth, "with more ranks than KV heads each holds one whole head"
+
+
+def test_latent_attention_is_bound_by_arithmetic_with_all_heads_and_by_memory_with_few() -> None:
+    ((compute, memory),) = prices("deepseek-r1").slopes(1, mixed=False)
+    assert compute > 0
+    assert memory == 0
+    ((compute, memory),) = prices("deepseek-r1", tensor=16).slopes(1, mixed=False)
+    assert compute == 0
+    assert memory > 0
+
+
+def test_verifying_drafts_reads_the_context_once() -> None:
+    price = prices("llama-3.1-8b")
+    assert price.slopes(4, mixed=False) == price.slopes(1, mixed=False)
+    ((narrow, _),) = prices("deepseek-r1").slopes(1, mixed=False)
+    ((wide, _),) = prices("deepseek-r1").slopes(4, mixed=False)
+    assert wide == pytest.approx(4 * narrow, rel=1e-4)
+
+
+def test_kernels_that_do_not_pack_a_group_read_more_in_mixed_steps() -> None:
+    hopper = prices("llama-3.1-8b")
+    assert hopper.slopes(1, mixed=True) == hopper.slopes(1, mixed=False)
+    ampere = prices("llama-3.1-8b", "a100-sxm-80gb")
+    ((_, plain),), ((_, mixed),) = ampere.slopes(1, mixed=False), ampere.slopes(1, mixed=True)
+    assert mixed == pytest.approx(plain * (1 + 0.75 * (4 - 1)), rel=1e-4)
+    multi_head = prices("llama-2-7b", "a100-sxm-80gb")
+    assert multi_head.slopes(1, mixed=True) == multi_head.slopes(1, mixed=False)
+
+
+def test_windows_have_slopes_of_their_own() -> None:
+    (full_compute, full), (_, windowed) = prices("gpt-oss-120b").slopes(1, mixed=False)
+    assert full_compute == 0
+    assert full == windowed, "half of the layers each"
+
+
+def test_a_long_chunk_is_bound_by_arithmetic_and_a_cached_tail_by_memory() -> None:
+    price = prices("llama-3.1-8b")
+    compute, memory = price.chunks_ps(((2_048, 0),))
+    pairs = 2_048 * 2_049 // 2
+    assert memory == 0
+    assert compute == pytest.approx(pairs * 4 * 4_096 * 32 / (0.5 * 989e12) * 1e12, rel=1e-6)
+    compute, memory = price.chunks_ps(((7, 583),))
+    assert compute == 0
+    assert memory == pytest.approx(590 * 131_072 / (0.95 * 3.35e12) * 1e12, rel=1e-4)
+
+
+def test_chunks_of_latent_attention_decompress_their_context() -> None:
+    price = prices("deepseek-r1")
+    fresh, _ = price.chunks_ps(((512, 0),))
+    later, _ = price.chunks_ps(((512, 8_192),))
+    pairs_only = 512 * 8_192 * 61 * 2 * 128 * (128 + 64 + 128) / (0.5 * 989e12) * 1e12
+    assert later - fresh > 1.1 * pairs_only

@@ -1,0 +1,190 @@
+"""The price of whole steps: figures that others measured, and how the price moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servetwin.catalog import Catalog
+from servetwin.errors import CapacityError, CatalogError
+from servetwin.physics.protocols import StepShape, StepTime
+from servetwin.physics.step_time import RooflineStepTime
+
+CATALOG = Catalog()
+
+
+def padded(tokens: int) -> int:
+    """The CUDA-graph sizes of vLLM: 1, 2, 4, multiples of 8 to 256, of 16 to 512."""
+    if tokens <= 4:
+        return 4 if tokens == 3 else tokens
+    step = 8 if tokens <= 256 else 16
+    return -(-tokens // step) * step if tokens <= 512 else tokens
+
+
+def prices(model: str = "llama-3.1-8b", gpu: str = "h100-sxm", tensor: int = 1, **changes: Any) -> RooflineStepTime:
+    settings: dict[str, Any] = {"weights": "auto", "kv_cache": "bf16", "sampling": "greedy"}
+    return RooflineStepTime(
+        CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor, calibration=CATALOG.calibration("default"),
+        **{**settings, **changes},
+    )  # fmt: skip
+
+
+def decode(price: RooflineStepTime, batch: int, context: int, **changes: Any) -> StepShape:
+    contexts = (batch * context, *(batch * min(context, window) for window in price.windows))
+    growing = (batch, *(batch * (context < window) for window in price.windows))
+    shape = StepShape(batch, padded(batch), True, batch, batch, contexts, growing)
+    for name, value in changes.items():
+        setattr(shape, name, value)
+    return shape
+
+
+def milliseconds(price: RooflineStepTime, batch: int, context: int) -> float:
+    return price.price(decode(price, batch, context)).total_ps / 1e9
+
+
+# Llama-3.1-8B on one H100, greedy: vLLM 0.10.1 as fitted by SpecDecode-Bench (5.886 ms + 21.01 µs per request
+# + 39.26 ns per token of context) at 500 tokens.
+@pytest.mark.parametrize(("batch", "measured", "tolerance"), [(1, 5.9, 0.13), (64, 8.5, 0.03), (128, 11.1, 0.07)])
+def test_decode_of_llama_8b_on_an_h100(batch: int, measured: float, tolerance: float) -> None:
+    assert milliseconds(prices(), batch, 500) == pytest.approx(measured, rel=tolerance)
+
+
+# Microseconds per running request and step in the traces of public vLLM 0.15.1 runs on H100.
+@pytest.mark.parametrize(
+    ("model", "tensor", "sampling", "running", "low", "high"),
+    [
+        ("llama-2-7b", 1, "top-p", 10, 120, 140),
+        ("qwen3-14b", 1, "top-p", 30, 55, 80),
+        ("codellama-34b", 2, "greedy", 20, 25, 51),
+        ("mixtral-8x7b", 2, "greedy", 10, 110, 150),
+        ("mixtral-8x7b", 2, "greedy", 40, 22, 35),
+    ],
+)
+def test_slope_per_running_request(
+    model: str, tensor: int, sampling: str, running: int, low: float, high: float
+) -> None:
+    price = prices(model, tensor=tensor, sampling=sampling)
+    slope = (milliseconds(price, running + 16, 700) - milliseconds(price, running, 700)) / 16 * 1e3
+    assert low <= slope <= high
+
+
+def test_all_reduces_of_llama_70b() -> None:
+    """Four H100 spend about 0.9 ms a step on all-reduces at 8 running and 2.4 ms at 64."""
+    price = prices("llama-2-70b", tensor=4)
+    assert price.price(decode(price, 8, 700)).communication_ps / 1e9 == pytest.approx(0.9, rel=0.1)
+    assert price.price(decode(price, 64, 700)).communication_ps / 1e9 == pytest.approx(2.4, rel=0.05)
+
+
+def test_it_implements_the_protocol() -> None:
+    price: StepTime = prices()
+    assert price.windows == ()
+
+
+def test_logits_are_priced_on_requests_not_on_prompt_tokens() -> None:
+    price = prices()
+    shape = StepShape(2_000, 2_000, False, 1, 0, (0,), (0,), ((2_000, 0),))
+    logits = [phase for phase in price.phases(shape) if phase.kind == "logits"]
+    # One row: the matrix is read once, 128,256 · 4,096 · 2 bytes at 89 % of 3.35 TB/s, plus 4 µs.
+    assert [phase.resource for phase in logits] == ["hbm"]
+    assert logits[0].ps / 1e6 == pytest.approx(128_256 * 4_096 * 2 / (0.89 * 3.35e12) * 1e6 + 4, rel=0.01)
+
+
+def test_sorting_the_logits_costs_by_vocabulary() -> None:
+    greedy, sorting = prices("qwen3-14b"), prices("qwen3-14b", sampling="top-p")
+    per_request = (milliseconds(sorting, 32, 500) - milliseconds(greedy, 32, 500)) / 32 * 1e3
+    assert per_request == pytest.approx((5.3 - 0.3) * 151_936 / 32_000, rel=1e-6)
+
+
+def test_prefill_shares_the_pass_over_the_weights() -> None:
+    price = prices()
+    alone = price.price(decode(price, 32, 500)).total_ps
+    chunk = price.price(StepShape(7, 8, True, 1, 0, (0,), (0,), ((7, 583),))).total_ps
+    both = StepShape(39, 40, True, 33, 32, (16_000,), (32,), ((7, 583),))
+    assert price.price(both).total_ps < 0.6 * (alone + chunk)
+
+
+def test_a_big_prefill_is_bound_by_arithmetic() -> None:
+    price = prices()
+    step = price.price(StepShape(8_192, 8_192, False, 4, 0, (0,), (0,), ((2_048, 0),) * 4))
+    assert step.compute_ps > 0.75 * step.total_ps
+    flops, _ = price.work(8_192, 4, 8_192, 4 * 2_048 * 2_049 // 2)
+    assert 0.5 < flops / (step.total_ps / 1e12) / 989e12 < 0.8
+
+
+def test_more_ranks_are_faster_but_not_in_proportion() -> None:
+    one, two, four = (milliseconds(prices(tensor=t), 32, 500) for t in (1, 2, 4))
+    assert one > two > four
+    assert two > one / 2
+    assert four > two / 2
+
+
+def test_a_smaller_share_of_the_links_slows_the_collectives_only() -> None:
+    price = prices("llama-3.1-70b", tensor=4)
+    full, half = (price.price(decode(price, 64, 500, link_share=share)) for share in (1.0, 0.5))
+    assert half.communication_ps > 1.1 * full.communication_ps
+    assert (half.compute_ps, half.memory_ps, half.host_ps) == (full.compute_ps, full.memory_ps, full.host_ps)
+    shape = decode(price, 64, 500, link_share=0.5)
+    assert sum(phase.ps for phase in price.phases(shape)) == half.total_ps
+
+
+def test_quantised_weights_are_faster_where_memory_binds() -> None:
+    plain, quantised = prices("llama-3.1-70b", tensor=4), prices("llama-3.1-70b", tensor=4, weights="fp8")
+    assert milliseconds(quantised, 8, 500) < 0.75 * milliseconds(plain, 8, 500)
+
+
+def test_verifying_drafts_costs_rows_of_logits() -> None:
+    price = prices()
+    plain = price.price(decode(price, 32, 500))
+    verify = price.price(decode(price, 32, 500, width=4, tokens=128, padded_tokens=128))
+    assert plain.total_ps < verify.total_ps < 2 * plain.total_ps
+    assert verify.growth_ps == plain.growth_ps
+
+
+def test_layers_are_interleaved_with_their_all_reduces() -> None:
+    price = prices("llama-3.1-70b", tensor=4)
+    phases = price.phases(decode(price, 8, 500))
+    assert [phase.kind for phase in phases] == ["host", "layers", "all-reduce", "logits", "sampling"]
+    assert [phase.count for phase in phases] == [1, 80, 80, 1, 1]
+
+
+def test_the_price_does_not_depend_on_what_was_priced_before() -> None:
+    fresh, used = prices("mixtral-8x7b", tensor=2), prices("mixtral-8x7b", tensor=2)
+    for batch in range(1, 40):
+        used.price(decode(used, batch, 100 * batch))
+    assert fresh.price(decode(fresh, 17, 900)).total_ps == used.price(decode(used, 17, 900)).total_ps
+
+
+def test_work_is_what_the_model_needs() -> None:
+    price = prices()
+    flops, moved = price.work(1, 1, 1_000, 1_000)
+    assert flops == pytest.approx(CATALOG.model("llama-3.1-8b").flops_per_token(1_000))
+    assert moved == pytest.approx(2 * 7.505e9 + 1_000 * 131_072, rel=1e-3)
+    _, four_ranks = prices(tensor=4).work(1, 1, 1_000, 1_000)
+    assert four_ranks == pytest.approx(moved, rel=1e-3), "the ranks share the weights and the heads out"
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(CapacityError, match="shared out evenly"):
+        prices("llama-4-scout", tensor=16)
+    with pytest.raises(CapacityError, match="nearest: bf16"):
+        prices(weights="bf61")
+    with pytest.raises(CapacityError, match="sampling"):
+        prices(sampling="beam")
+
+
+def test_a_gpu_without_constants_is_refused() -> None:
+    import dataclasses
+
+    gpu = dataclasses.replace(CATALOG.gpu("h100-sxm"), name="mine", architecture="volta")
+    with pytest.raises(CatalogError, match="mine"):
+        RooflineStepTime(
+            CATALOG.model("llama-3.1-8b"), gpu, tensor=1, weights="auto", kv_cache="auto", sampling="greedy",
+            calibration=CATALOG.calibration("default"),
+        )  # fmt: skip
+    known = dataclasses.replace(gpu, architecture="hopper")
+    price = RooflineStepTime(
+        CATALOG.model("llama-3.1-8b"), known, tensor=1, weights="auto", kv_cache="auto", sampling="greedy",
+        calibration=CATALOG.calibration("default"),
+    )  # fmt: skip
+    assert milliseconds(price, 8, 500) == milliseconds(prices(), 8, 500)

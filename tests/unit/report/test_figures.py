@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from matplotlib import image
+from tests.unit.results.building import Run, Step, finish, meta, record, toy_run, work
+from tests.unit.results.test_summary import ended
+
+from servetwin.report.data import coarser, latency_data, timeline_data
+from servetwin.report.figures import draw
+from servetwin.report.roofline import buckets
+from servetwin.results import Recorder, load
+from servetwin.units import PS_PER_MS, PS_PER_S
+
+
+@pytest.fixture(scope="module")
+def run():
+    return toy_run(300, replicas=2, slo={"ttft_ms": {"p99": 20}, "tpot_ms": {"p99": 500}, "goodput": {"ttft_ms": 30}})
+
+
+def colours(path):
+    """How many different colours a picture has, and its size."""
+    pixels = image.imread(path)
+    packed = (pixels[..., :3] * 255).astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
+    return len(np.unique(packed)), pixels.shape
+
+
+def test_a_run_draws_three_pictures(run, tmp_path):
+    files = run.write(tmp_path)[-3:]
+    assert [path.name for path in files] == ["latency.png", "timeline.png", "roofline.png"]
+    for path in files:
+        number, (height, width, _) = colours(path)
+        assert number > 100 and width >= 1200 and height >= 700
+
+
+def test_pictures_of_the_same_run_have_the_same_bytes(run, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        draw(run, tmp_path / name)
+    for name in ("latency.png", "timeline.png", "roofline.png"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_stored_run_draws_what_it_kept(run, tmp_path):
+    run.write(tmp_path, figures=False)
+    assert [path.name for path in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png"]
+
+
+@pytest.mark.parametrize("warmup", [0, 30])
+def test_a_stored_run_has_the_same_data_to_draw(tmp_path, warmup):
+    result = toy_run(100, replicas=2, warmup_requests=warmup)
+    result.write(tmp_path, figures=False)
+    here, stored = latency_data(result).samples, latency_data(load(tmp_path)).samples
+    for name in here:
+        assert np.array_equal(here[name], stored[name])
+        assert len(here[name]) == 100 - warmup
+    mine, read = timeline_data(result), timeline_data(load(tmp_path))
+    assert np.array_equal(mine.edges_s, read.edges_s)
+    for name, values in mine.columns.items():
+        assert np.array_equal(values, read.columns[name], equal_nan=True), name
+
+
+def odd_runs():
+    empty = Recorder(meta())
+    yield "empty", empty, PS_PER_S
+    single = Recorder(meta(slo={"e2e_ms": {"p99": 5}}))
+    single.finished(ended(0, 0, 10, 10, output=1))
+    record(single, [Run(Step(0, 0, 10 * PS_PER_MS, 10, prefill=100, tokens=100, weight=0, decodes=0))])
+    yield "one token", single, PS_PER_S
+    rejected = Recorder(meta())
+    request = ended(0, 0, 10, 20)
+    request.outcome, request.replica = "rejected", -1
+    rejected.finished(request)
+    yield "all rejected", rejected, PS_PER_S
+    equal = Recorder(meta())
+    for place in range(5):
+        equal.finished(ended(place, 0, 10, 20))
+    yield "all equal", equal, 20 * PS_PER_MS
+    wide = Recorder(meta(slo={"ttft_ms": {"p50": 1, "p99": 10**6}}))
+    for place in range(200):
+        wide.finished(ended(place, 0, 1 + 10 * place * place, 2 + 20 * place * place, output=2))
+    yield "over five decades", wide, 10**3 * PS_PER_S
+
+
+@pytest.mark.parametrize(("recorder", "end"), [pytest.param(*one[1:], id=one[0]) for one in odd_runs()])
+def test_odd_runs_are_drawn_without_a_warning(recorder, end, tmp_path):
+    for path in draw(finish(recorder, end), tmp_path):
+        assert colours(path)[0] > 5
+
+
+def test_joining_intervals_keeps_counts_and_time_averages(run):
+    fine = timeline_data(run)
+    coarse = coarser(fine, 37)
+    assert len(coarse.edges_s) <= 38 and coarse.edges_s[-1] == fine.edges_s[-1]
+    for name in ("arrivals", "completed", "prefill_tokens", "output_tokens"):
+        assert coarse.columns[name].sum() == fine.columns[name].sum()
+    for name in ("running", "waiting", "kv_use", "utilisation"):
+        averages = [(data.columns[name] * np.diff(data.edges_s)).sum() for data in (coarse, fine)]
+        assert averages[0] == pytest.approx(averages[1], rel=1e-12)
+    assert coarser(fine, 10**6) is fine
+
+
+def test_roofline_buckets_hold_all_steps_at_their_place(run):
+    found = buckets(run, 0)
+    assert sum(disc.seconds for disc in found) == pytest.approx(sum(run.segments.totals.busy_ps) / PS_PER_S)
+    done = sum(disc.achieved * disc.seconds for disc in found)
+    exact = 0.0
+    for chunk in run.segments.store:
+        names = ("count", "tokens", "emitted", "context", "attended", "decodes")
+        for count, tokens, rows, context, attended, decodes in zip(
+            *(chunk[name].tolist() for name in names), strict=True
+        ):
+            exact += sum(work(tokens, rows, context + decodes * j, attended + decodes * j)[0] for j in range(count))
+    assert done == pytest.approx(exact, rel=1e-3)
+    assert {disc.mixed for disc in found} == {False, True}
+    for disc in found:
+        pool = run.meta.pools[0]
+        assert disc.achieved <= min(pool.peak_flops, disc.intensity * pool.peak_bytes_per_s)
+
+
+def test_roofline_of_a_single_step_is_worked_out_by_hand():
+    recorder = Recorder(meta())
+    step = Step(0, 0, 10 * PS_PER_MS, 0, tokens=4, decodes=4, emitted=4, context=1000, attended=1000)
+    record(recorder, [Run(step)])
+    (disc,) = buckets(finish(recorder, PS_PER_S), 0)
+    flops, moved = work(4, 4, 1000, 1000)
+    assert (disc.mixed, disc.seconds) == (False, 0.01)
+    assert disc.intensity == pytest.approx(flops / moved) and disc.achieved == pytest.approx(flops / 0.01)

@@ -1,0 +1,74 @@
+import io
+
+import pytest
+from rich.console import Console
+from tests.unit.results.building import finish, meta, toy_run
+from tests.unit.results.test_summary import ended
+
+from servetwin.report.tables import Bar, number, percent, print_result
+from servetwin.results import Recorder
+from servetwin.units import PS_PER_S
+
+
+def printed(result, width=100):
+    file = io.StringIO()
+    print_result(result.summary(), result.ledger(), Console(file=file, width=width, highlight=False))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def overloaded():
+    slo = {"ttft_ms": {"p99": 500}, "itl_ms": {"p99": 30}, "goodput": {"ttft_ms": 1000, "tpot_ms": 20}}
+    return toy_run(800, rate_per_s=40, seats=32, slo=slo, warmup_requests=10)
+
+
+def test_the_table_says_what_a_reader_looks_for(overloaded):
+    text, found = printed(overloaded), overloaded.summary()
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    for name, metric in (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E", "e2e_ms")):
+        assert lines[name] == [number(found[f"{metric}.{one}"]) for one in ("mean", "p50", "p90", "p99", "max")]
+    assert "800 of 800 requests completed" in text and "first 10 are warm-up" in text
+    assert "llama-3.1-8b on 2 GPUs, vllm 0.15" in text
+    assert lines["ttft_ms.p99"][-1] == "missed" and lines["itl_ms.p99"][-1] == "met"
+    assert percent(found["slo_attainment"]) in text
+    assert "compute\u00a0" in text and "hbm\u00a0" in text and "█" in text
+    assert "! overloaded: the queue grew throughout" in text
+
+
+@pytest.mark.parametrize("width", [30, 44, 60, 80, 200])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(overloaded, width):
+    text = printed(overloaded, width)
+    assert max(map(len, text.splitlines())) <= width
+    if width >= 44:
+        for key in ("ttft_ms.mean", "ttft_ms.p99", "e2e_ms.max", "total_throughput_tokens_per_s"):
+            assert number(overloaded.summary()[key]) in text
+
+
+def test_a_run_without_requests_shows_dashes():
+    text = printed(finish(Recorder(meta()), PS_PER_S))
+    assert "0 of 0 requests completed" in text and "–" in text
+    assert "SLO" not in text
+
+
+def test_what_did_not_complete_is_in_the_heading():
+    recorder = Recorder(meta())
+    recorder.finished(ended(0, 0, 10, 20))
+    for identity, outcome in ((1, "rejected"), (2, "rejected"), (3, "unfinished")):
+        request = ended(identity, 0, 10, 20)
+        request.outcome = outcome
+        recorder.finished(request)
+    assert "1 of 4 requests completed in 1 simulated s: 2 rejected, 1 unfinished" in printed(finish(recorder, PS_PER_S))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.0, "0"), (0.01234, "0.0123"), (5.678, "5.68"), (123.456, "123.5"), (98765.4, "98,765"), (3, "3")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize("width", [1, 7, 72])
+def test_the_bar_is_as_wide_as_its_shares(width):
+    cells = Bar([("compute", 1 / 3), ("hbm", 1 / 3), ("idle", 1 / 3)]).cells(width)
+    assert sum(cells) == width and min(cells) >= width // 3 - 1

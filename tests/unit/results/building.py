@@ -1,0 +1,286 @@
+"""Runs made by hand for the tests of results and report.
+
+``toy_run`` is a small step-by-step engine of its own, good enough to leave a consistent log; ``Step`` and ``record``
+write arbitrary steps, as one segment or as many.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from servetwin.physics.protocols import Phase
+from servetwin.records import LEDGER_BUCKETS
+from servetwin.request import COMPLETED, REJECTED, Request
+from servetwin.results import PoolMeta, Recorder, Result, RunMeta
+from servetwin.units import PS_PER_MS, PS_PER_S
+
+
+def work(tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
+    """An 8B model in bf16."""
+    return 16e9 * tokens + 1e9 * requests + 5e5 * attended, 16e9 + 131072.0 * context
+
+
+def meta(replicas: int = 1, **changes) -> RunMeta:
+    """A run on ``replicas`` replicas of one pool."""
+    pool = PoolMeta(
+        name="engines",
+        role="both",
+        first_replica=0,
+        replicas=replicas,
+        gpus_per_replica=2,
+        hardware="h100-sxm",
+        peak_flops=2 * 989e12,
+        peak_bytes_per_s=2 * 3.35e12,
+        kv_capacity_tokens=430_000,
+        work=work,
+        price_per_gpu_hour_usd=3.0,
+        tdp_watts=700.0,
+    )
+    values = {
+        "name": "toy", "seed": 7, "version": "0.1.0", "engine": "vllm", "engine_version": "0.15",
+        "config_hash": "abc", "pools": [pool], "model": "llama-3.1-8b",
+    }  # fmt: skip
+    return RunMeta(**(values | changes))
+
+
+@dataclass
+class Step:
+    """One engine step."""
+
+    replica: int
+    start: int
+    duration: int
+    gap: int
+    weight: int = 1
+    tokens: int = 1
+    prefill: int = 0
+    emitted: int = 1
+    decodes: int = 1
+    context: int = 100
+    attended: int = 100
+    held: int = 100
+    compute: int = 0
+    memory: int = 0
+
+
+@dataclass
+class Run:
+    """A segment: ``count`` steps of which each is ``growth`` longer than the one before."""
+
+    step: Step
+    count: int = 1
+    growth: int = 0
+    compute_growth: int = 0
+
+    def steps(self) -> list[Step]:
+        """The steps one by one."""
+        found, start = [], self.step.start
+        for j in range(self.count):
+            duration = self.step.duration + j * self.growth
+            grown = j * self.step.decodes
+            found.append(
+                replace(
+                    self.step,
+                    start=start,
+                    duration=duration,
+                    gap=self.step.gap if j == 0 else duration,
+                    context=self.step.context + grown,
+                    attended=self.step.attended + grown,
+                    held=self.step.held + grown,
+                    compute=self.step.compute + j * self.compute_growth,
+                    memory=self.step.memory + j * (self.growth - self.compute_growth),
+                )
+            )
+            start += duration
+        return found
+
+    def singles(self) -> list[Run]:
+        """The same as segments of one step, each knowing how it would have gone on."""
+        return [Run(step, 1, self.growth, self.compute_growth) for step in self.steps()]
+
+
+def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> None:
+    """Write segments as the engine does."""
+    for number, run in enumerate(runs, 1):
+        step = run.step
+        recorder.segments += (
+            step.replica, step.start, run.count, step.duration, run.growth, step.gap, step.weight, step.tokens,
+            step.prefill, step.emitted, step.decodes, step.context, step.attended, step.held, step.compute,
+            step.memory, run.compute_growth,
+        )  # fmt: skip
+        if len(recorder.segments) > recorder.segment_limit or (flush_every and number % flush_every == 0):
+            recorder.flush_segments()
+
+
+def random_runs(rng: random.Random, replicas: int, number: int, scale: int = PS_PER_MS) -> list[Run]:
+    """Random segments, contiguous or with idle time in between, in order of their starts."""
+    now = [rng.randrange(scale) for _ in range(replicas)]
+    runs = []
+    for _ in range(number):
+        replica = rng.randrange(replicas)
+        now[replica] += rng.choice((0, 0, rng.randrange(5 * scale)))
+        count = rng.choice((1, 1, 2, rng.randrange(1, 300)))
+        duration = rng.randrange(scale // 2, 2 * scale)
+        growth = rng.choice((0, rng.randrange(1 + scale // 1000)))
+        prefill = rng.randrange(500) if count == 1 else 0
+        decodes = rng.randrange(0 if prefill else 1, 40)
+        compute = rng.randrange(duration)
+        step = Step(
+            replica, now[replica], duration, duration + rng.randrange(scale), decodes, prefill + decodes, prefill,
+            decodes, decodes, rng.randrange(10**5), rng.randrange(10**6), rng.randrange(10**5), compute,
+            duration - compute,
+        )  # fmt: skip
+        run = Run(step, count, growth, rng.randrange(growth + 1))
+        now[replica] += sum(one.duration for one in run.steps())
+        runs.append(run)
+    return runs
+
+
+def ledger(gpus: int, end: int, busy: int = 0) -> dict[str, int]:
+    """A ledger of one replica that adds up."""
+    spent = dict.fromkeys(LEDGER_BUCKETS, 0)
+    busy = min(busy, end)
+    spent["compute"], spent["host"] = gpus * (busy // 3), gpus * (busy // 10)
+    spent["hbm"] = gpus * (busy - busy // 3 - busy // 10)
+    spent["idle"] = gpus * (end - busy)
+    return spent
+
+
+def finish(recorder: Recorder, end: int, **more) -> Result:
+    """The result of a run whose replicas were idle or busy as its segments say."""
+    recorder.flush_segments()
+    run = recorder.meta
+    busy = [0] * run.replicas
+    for chunk in recorder._segment_store:
+        columns = (chunk[name].tolist() for name in ("replica", "count", "first_ps", "growth_ps"))
+        for replica, count, first, growth in zip(*columns, strict=True):
+            busy[replica] += count * first + growth * count * (count - 1) // 2
+    gpus = [run.pools[owner].gpus_per_replica for owner in run.pool_of()]
+    ledgers = [ledger(number, end, spent) for number, spent in zip(gpus, busy, strict=True)]
+    return recorder.result(**({"end_ps": end, "ledgers": ledgers, "events": 1234} | more))
+
+
+def random_request(rng: random.Random, identity: int, replicas: int, outcome: str = COMPLETED) -> Request:
+    """A request with plausible stamps."""
+    arrival = rng.randrange(10 * PS_PER_S)
+    request = Request(identity, arrival, rng.randrange(1, 2000), rng.choice((1, 2, rng.randrange(1, 500))))
+    request.class_name = rng.choice(("", "chat", "code"))
+    request.session_id = rng.choice((-1, identity // 3))
+    request.outcome = outcome
+    if outcome == REJECTED:
+        request.reason = rng.choice(("max_model_len", "too many waiting"))
+        return request
+    request.replica, request.pool = rng.randrange(replicas), 0
+    stamps = [arrival]
+    for _ in range(6):
+        stamps.append(stamps[-1] + rng.choice((0, rng.randrange(PS_PER_S))))
+    (request.routed_ps, request.queued_ps, request.scheduled_ps, request.prefill_done_ps) = stamps[1:5]
+    request.first_token_ps = stamps[5]
+    request.hit_tokens = rng.randrange(request.prompt_tokens)
+    if outcome == COMPLETED:
+        request.last_token_ps = stamps[6] if request.output_tokens > 1 else stamps[5]
+    request.preemptions = rng.choice((0, 0, 0, 1, 2))
+    request.recomputed_tokens = 10 * request.preemptions
+    return request
+
+
+def toy_run(
+    requests: int = 400,
+    rate_per_s: float = 8.0,
+    replicas: int = 1,
+    seed: int = 0,
+    slo: dict | None = None,
+    timeline: bool = False,
+    seats: int = 256,
+    **changes,
+) -> Result:
+    """A consistent run: Poisson arrivals, continuous batching, one chunk of prefill per step, round robin."""
+    rng = random.Random(seed)
+    recorder = Recorder(meta(replicas, slo=slo or {}, **changes), timeline=timeline)
+    arrival, everybody = 0.0, []
+    for identity in range(requests):
+        arrival += rng.expovariate(rate_per_s)
+        prompt = min(max(int(rng.gauss(500, 150)), 50), 1500)
+        output = min(max(int(rng.gauss(250, 80)), 20), 800)
+        everybody.append(Request(identity, int(arrival * PS_PER_S), prompt, output))
+    done: list[Request] = []
+    end = 0
+    for replica in range(replicas):
+        end = max(end, _serve(recorder, everybody[replica::replicas], replica, seats, done))
+    for request in sorted(done, key=lambda one: one.last_token_ps):
+        recorder.finished(request)
+    return finish(recorder, end + PS_PER_MS)
+
+
+def _serve(recorder: Recorder, queue: list[Request], replica: int, seats: int, done: list[Request]) -> int:
+    now = visible = 0
+    waiting = list(reversed(queue))
+    running: list[Request] = []
+    open_run: Run | None = None
+    runs: list[Run] = []
+    while waiting or running:
+        if not running and waiting[-1].arrival_ps > now:
+            now = waiting[-1].arrival_ps
+        new = None
+        if waiting and waiting[-1].arrival_ps <= now and len(running) < seats:
+            new = waiting.pop()
+            new.replica, new.pool, new.routed_ps, new.queued_ps = replica, 0, new.arrival_ps, new.arrival_ps
+            new.scheduled_ps = now
+        context = sum(one.prompt_tokens + one.produced for one in running)
+        prefill = new.prompt_tokens if new else 0
+        decodes = len(running)
+        compute = 15_000_000 * prefill
+        memory = 5_000_000_000 + 39_000 * context + 6_000_000 * decodes
+        duration = compute + memory
+        rows = decodes + (new is not None)
+        shown = max(now + duration + 30_000_000 * rows, visible)
+        step = Step(
+            replica, now, duration, shown - visible, decodes, prefill + decodes, prefill, rows, decodes,
+            context + decodes, context + decodes + prefill * prefill // 2, context + prefill, compute, memory,
+        )  # fmt: skip
+        growth = 39_000 * decodes
+        goes_on = (
+            open_run is not None
+            and new is None
+            and open_run.step.prefill == 0
+            and open_run.step.decodes == decodes
+            and shown - visible == duration == open_run.step.duration + open_run.count * growth
+        )
+        if goes_on:
+            open_run.count += 1
+        else:
+            open_run = Run(step, 1, growth, 0)
+            runs.append(open_run)
+        now, visible = now + duration, shown
+        if new:
+            running.append(new)
+            new.prefill_done_ps, new.first_token_ps = now, visible
+        leaving = []
+        for one in running:
+            one.produced += 1
+            if one.produced >= one.output_tokens:
+                one.last_token_ps, one.outcome = visible, COMPLETED
+                leaving.append(one)
+        if leaving:
+            running = [one for one in running if one.outcome != COMPLETED]
+            done += leaving
+            open_run = None
+    record(recorder, runs)
+    if recorder.wants_phases:
+        for run in runs:
+            recorder.phases(replica, run.step.start, _phases(run.step))
+    return now
+
+
+def _phases(step: Step) -> list[Phase]:
+    """Host, attention and MLP of 32 layers, sampling."""
+    host, sampling = step.memory // 10, step.memory // 50
+    left = step.memory - host - sampling
+    return [
+        Phase("host", "host", 1, host),
+        Phase("attention", "hbm", 32, left),
+        Phase("mlp", "sm", 32, step.compute),
+        Phase("sampling", "sm", 1, sampling),
+    ]
