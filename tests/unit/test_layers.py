@@ -90,8 +90,7 @@ def test_simpy_stays_where_the_clock_is(path: Path) -> None:
     own, relative = layer(path), str(path.relative_to(ROOT))
     for name, line in imported(path):
         if name.split(".")[0] == "simpy":
-            # scenario.build hands the environment over and names it as a type only.
-            allowed = own in SIMPY_IN or relative in ("workload/source.py", "scenario/build.py")
+            allowed = own in SIMPY_IN or relative == "workload/source.py"
             assert allowed, f"{path}:{line}: SimPy"
 
 

@@ -1,0 +1,1 @@
+"""The cluster: gateway, fleet, pools and replicas."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import simpy
 from simpy.core import StopSimulation
-from simpy.events import Event
+from simpy.events import URGENT, Event
 
 from servetwin.cluster.fleet import Fleet
 from servetwin.cluster.gateway import Gateway
@@ -12,7 +11,7 @@ from servetwin.cluster.pool import Pool
 from servetwin.cluster.replica import Replica
 from servetwin.engine.audit import audit_rank
 from servetwin.errors import InvariantError
-from servetwin.kernel import events_popped
+from servetwin.kernel import Environment, events_popped
 from servetwin.records import LEDGER_BUCKETS, RunLog
 
 
@@ -26,7 +25,7 @@ class Cluster:
         log: receives what remains unfinished at the end.
     """
 
-    def __init__(self, env: simpy.Environment, gateway: Gateway, pools: list[tuple[Pool, int]], log: RunLog) -> None:
+    def __init__(self, env: Environment, gateway: Gateway, pools: list[tuple[Pool, int]], log: RunLog) -> None:
         self._env = env
         self._log = log
         self.gateway = gateway
@@ -67,7 +66,7 @@ class Cluster:
         stop._ok = True
         stop._value = None
         stop.callbacks = [StopSimulation.callback]
-        self._env.schedule(stop, priority=0)
+        self._env.schedule(stop, priority=URGENT)
 
     def audit(self) -> None:
         """Check that requests, blocks and sums balance; raises ``InvariantError`` where they do not."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-import simpy
-
 from servetwin.cluster.protocols import METRICS, REQUESTS, TOKENS
 from servetwin.cluster.replica import Replica
+from servetwin.kernel import Environment
 from servetwin.request import Request
 
 
@@ -20,7 +19,7 @@ class Fleet:
     bound, and the top is re-evaluated until it is exact.
     """
 
-    def __init__(self, env: simpy.Environment, replicas: list[Replica]) -> None:
+    def __init__(self, env: Environment, replicas: list[Replica]) -> None:
         self._env = env
         self._replicas = replicas
         self._routable = [replica.index for replica in replicas if replica.routable]

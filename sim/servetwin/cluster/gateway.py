@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import simpy
-
 from servetwin.cluster.fleet import Fleet
 from servetwin.cluster.protocols import Admission, Router
 from servetwin.cluster.replica import Replica
+from servetwin.kernel import Environment
 from servetwin.records import RunLog
 from servetwin.request import REJECTED, Request
 
@@ -23,7 +22,7 @@ class Gateway:
         log: receives finished requests.
     """
 
-    def __init__(self, env: simpy.Environment, admission: Admission, router: Router, log: RunLog) -> None:
+    def __init__(self, env: Environment, admission: Admission, router: Router, log: RunLog) -> None:
         self._env = env
         self._admit = admission.admit
         self._choose = router.choose

@@ -1,0 +1,1 @@
+"""One engine: scheduler state, KV blocks, and the process that runs its steps."""

@@ -141,7 +141,7 @@ class DecodeBatch:
 
     def steps_within(self, free: int, limit: int) -> int:
         """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
-        if self.new_blocks(limit) <= free:
+        if self.size * (limit // self.block_size + 1) <= free or self.new_blocks(limit) <= free:
             return limit
         cycles = free // self.size
         free -= cycles * self.size

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import groupby
 
-import simpy
-from simpy.events import Event
+from simpy.events import Event, EventPriority
 
-from servetwin.kernel import Nap
+from servetwin.kernel import Environment, Nap
 from servetwin.physics.protocols import Phase
 
 #: Resources on which the ranks of a replica wait for each other.
@@ -36,7 +35,7 @@ def operations(phases: list[Phase]) -> Iterator[tuple[str, str, int]]:
 class Barrier:
     """Where the ranks of a replica meet before a collective, and at the end of a step."""
 
-    def __init__(self, env: simpy.Environment, ranks: int) -> None:
+    def __init__(self, env: Environment, ranks: int) -> None:
         self._env = env
         self._ranks = ranks
         self._waiting = 0
@@ -60,7 +59,7 @@ class GpuRank:
         busy_ps: by resource, for how long it was occupied [ps].
     """
 
-    def __init__(self, env: simpy.Environment, priority: int, barrier: Barrier) -> None:
+    def __init__(self, env: Environment, priority: EventPriority, barrier: Barrier) -> None:
         self._nap = Nap(env, priority)
         self._env = env
         self._barrier = barrier
@@ -86,7 +85,7 @@ class Device:
         gpus: how many.
     """
 
-    def __init__(self, env: simpy.Environment, priority: int, gpus: int) -> None:
+    def __init__(self, env: Environment, priority: EventPriority, gpus: int) -> None:
         self._env = env
         barrier = Barrier(env, gpus)
         self.ranks = [GpuRank(env, priority, barrier) for _ in range(gpus)]

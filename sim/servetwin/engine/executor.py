@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-import simpy
 from simpy.events import Event
 
 from servetwin.engine.audit import audit_rank
 from servetwin.engine.device import Device
 from servetwin.engine.ledger import StepLedger
+from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EVERY_OPERATION, SKIP_AHEAD, EngineSettings, KVConnector, Scheduler
 from servetwin.engine.rank import Rank
-from servetwin.kernel import BOUNDARY, Nap, priority
-from servetwin.physics.protocols import StepTime
+from servetwin.kernel import BOUNDARY, Environment, Nap, priority
+from servetwin.physics.protocols import StepPrice, StepShape, StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
 from servetwin.request import REJECTED, Request
+
+#: Stands where no step is under way.
+_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), StepPrice(0, 0, 0, 0), 0, 0, 0, None, None, 0)
 
 
 class Executor:
@@ -39,7 +42,7 @@ class Executor:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Environment,
         index: int,
         step_time: StepTime,
         settings: EngineSettings,
@@ -69,13 +72,19 @@ class Executor:
         order = priority(BOUNDARY, index)
         self._device = Device(env, order, gpus) if stepping == EVERY_OPERATION else None
         self._nap = Nap(env, order)
-        #: The steps under way, None when idle; and whether an arrival may cut them short.
-        self._series: Series | None = None
-        self._step: PlannedStep | None = None
-        self._offset = 0
-        #: Tokens of KV cache released between the planning of the step and its start.
-        self._released = 0
+        self._output_ps = settings.output_ps_per_request
+        self._depth = settings.depth
+        #: What is under way: perhaps a first step of its own kind, then ``_series``, whose first step is ``_step``.
+        self._busy = False
+        self._head: PlannedStep | None = None
+        self._step: PlannedStep = _NO_STEP
+        self._series = Series(0, 1, 1, 0)
+        #: How many steps of the series had been planned one by one before it started.
+        self._planned = 0
+        #: Whether an arrival may cut the series short.
         self._may_cut = False
+        #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
+        self._put_off = False
         self._front_end_ps = 0
         env.process(self._run())
 
@@ -99,148 +108,197 @@ class Executor:
         self._front_end_ps = ready
         request.queued_ps = ready
         self.rank.incoming.append(request)
-        if self._series is None or self.rank.admits():
+        if not self._busy or (self._may_cut and self.rank.admits()):
             self._disturb(ready)
+
+    def generated(self, now: int) -> int:
+        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
+        generated = self.rank.generated
+        if self._may_cut and self._busy:
+            series = self._series
+            if self._head is not None and now > series.start_ps:
+                generated += self._head.emitted
+            generated += self._step.emitted * min(series.count, series.steps_before(now))
+        return generated
+
+    def stop(self, now: int) -> None:
+        """Account for what has happened up to ``now`` [ps], in the middle of a run or not; the executor is over."""
+        if not self._busy:
+            return
+        self._busy = False
+        series = self._series
+        head = self._head
+        if head is not None:
+            start = series.start_ps - head.price.total_ps
+            if now < series.start_ps:
+                self.ledger.add_partial(head.price, 0, now - start)
+                return
+            self._account(Series(start, 1, head.price.total_ps, 0), head, 1)
+            complete(self.rank, head, series.start_ps)
+        done = min(series.count, series.steps_before(now + 1))
+        if done:
+            self._account(series, self._step, done)
+        if done < series.count:
+            self.ledger.add_partial(self._step.price, done, now - series.boundary(done))
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
         self._disturb(self._env._now)
 
     def _disturb(self, ready_ps: int) -> None:
-        series = self._series
-        if series is None:
+        if not self._busy:
             self._nap.shorten(ready_ps)
-        elif self._may_cut and self._cut(series, ready_ps):
-            self._nap.shorten(series.boundary(series.count))
-
-    def generated(self, now: int) -> int:
-        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
-        series = self._series
-        if series is None or series.count == 1:
-            return self.rank.generated
-        assert self._step is not None
-        return self.rank.generated + self._step.emitted * series.steps_before(now)
-
-    def stop(self, now: int) -> None:
-        """Account for what has happened up to ``now`` [ps], in the middle of a run or not; the executor is over."""
-        series, step = self._series, self._step
-        if series is None or step is None:
-            return
-        done = series.count if series.boundary(series.count) <= now else series.steps_before(now + 1)
-        if done:
-            self._account(series, step, self._offset, done)
-            self.rank.generated += step.emitted * done
-        self.ledger.add_partial(step.price, self._offset + done, now - series.boundary(done))
-        self._series = None
+        elif self._may_cut and self._cut(ready_ps):
+            self._nap.shorten(self._series.boundary(self._series.count))
 
     # -- the process ---------------------------------------------------------------------------------------------
 
     def _run(self) -> Generator[Event, None, None]:
-        env, nap, rank = self._env, self._nap, self.rank
-        ahead = self.settings.depth + 1
+        env, nap, rank, series = self._env, self._nap, self.rank, self._series
+        pipeline = rank.pipeline
+        skip_ahead, strict, device = self._skip_ahead, self._strict, self._device
+        ahead = self._depth + 1
         while True:
-            rank.plan_ahead(env._now, ahead)
-            if self._strict:
+            now = env._now
+            if strict:
                 audit_rank(rank, self.index)
-            if not rank.pipeline:
-                incoming = rank.incoming
-                yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
-                continue
-            series, step = self._start(env._now, ahead)
-            if self._device is None:
+            if not (skip_ahead and rank.settled(now) and self._start_run(now)):
+                if self._put_off and rank.batch.size:
+                    rank.plan_decodes()
+                rank.plan_ahead(now, ahead)
+                if not pipeline:
+                    incoming = rank.incoming
+                    yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
+                    continue
+                if not (skip_ahead and rank.settled(now) and self._start_run(now)):
+                    self._start_step(now)
+            self._put_off = False
+            if device is None:
                 yield nap.until(series.boundary(series.count))
             else:
-                shape = step.shape_after(self._offset)
-                yield self._device.execute(self._step_time.phases(shape))
-            self._series = None
-            self._account(series, step, self._offset, series.count)
-            self._finish(series, step, env._now)
+                yield device.execute(self._step_time.phases(self._step.shape))
+            self._busy = False
+            if self._may_cut:
+                self._end_run()
+            else:
+                pipeline.popleft()
+                self._account(series, self._step, 1)
+                complete(rank, self._step, env._now)
 
-    def _start(self, now: int, ahead: int) -> tuple[Series, PlannedStep]:
-        """Start the next planned step, and as many equal ones after it as will surely be planned."""
+    def _start_step(self, now: int) -> None:
+        """Start the next planned step alone."""
+        series = self._series
+        self._busy = True
+        self._may_cut = False
+        self._head = None
+        self._step = step = self.rank.pipeline[0]
+        series.start_ps = now
+        series.count = 1
+        series.first_ps = step.price.total_ps
+        series.growth_ps = step.price.growth_ps
+
+    def _start_run(self, now: int) -> bool:
+        """Start as many equal steps as will surely be planned, perhaps behind one that is planned; else False.
+
+        The plan is settled: whatever is planned from now on is a step of today's decodes.
+        """
         rank = self.rank
         pipeline = rank.pipeline
-        step, offset = pipeline[0]
+        planned = len(pipeline)
+        head = None
+        count = rank.further_steps()
+        if planned and (step := pipeline[0]).steady and step.version == rank.batch.version:
+            # Nobody has joined or left since it was planned, so the planned steps behind it are its successors.
+            count += planned
+        elif planned == 0 or (planned == 1 and rank.ends_nobody()):
+            if not count:
+                return False
+            if planned:
+                head = pipeline[0]
+                planned = 0
+            step = rank.decodes()
+        else:
+            return False
+        series = self._series
         price = step.price
-        series = Series(now, 1, price.total_ps + offset * price.growth_ps, price.growth_ps)
-        self._series, self._step, self._offset = series, step, offset
-        self._released = rank.released - step.released
-        self._may_cut = False
-        if (
-            self._skip_ahead
-            and step.steady
-            and rank.stable
-            and len(pipeline) == ahead
-            and pipeline[-1][0].version == step.version
-            and pipeline[-1][0].steady
-        ):
-            series.count = ahead + rank.further_steps(step)
-            self._may_cut = True
-            if rank.incoming and rank.admits():
-                self._cut(series, rank.incoming[0].queued_ps)
-        return series, step
+        self._busy = self._may_cut = True
+        self._head = head
+        self._step = step
+        self._planned = planned
+        series.start_ps = now if head is None else now + head.price.total_ps
+        series.first_ps = price.total_ps
+        series.growth_ps = price.growth_ps
+        series.count = count
+        if rank.incoming and rank.admits():
+            self._cut(rank.incoming[0].queued_ps)
+        return True
 
-    def _cut(self, series: Series, ready_ps: int) -> bool:
+    def _cut(self, ready_ps: int) -> bool:
         """End the run where a request that reaches the queue at ``ready_ps`` [ps] could take part for the first time.
 
         It is seen by the plan made at the first boundary from ``ready_ps`` on, which is for the step ``depth``
         later. Returns whether the run got shorter.
         """
-        count = series.first_boundary_from(ready_ps) + self.settings.depth
+        series = self._series
+        count = series.first_boundary_from(ready_ps) + self._depth
         if count >= series.count:
             return False
         series.count = count
         return True
 
-    def _finish(self, series: Series, step: PlannedStep, now: int) -> None:
-        """The run has ended: bring the plan up to where it would be, and hand out the last step's output."""
-        rank = self.rank
+    def _end_run(self) -> None:
+        """Bring the plan to where it would be had each step of the run been planned in its turn, and account for it."""
+        rank, series, step, head = self.rank, self._series, self._step, self._head
         count = series.count
-        if not self._may_cut:
-            rank.pipeline.popleft()
-            rank.complete(step, now)
-            return
-        depth = self.settings.depth
         rank.pipeline.clear()
-        rank.plan_series(step, count - depth - 1)
+        rank.plan_series(count - self._planned)
+        if head is not None:
+            total = head.price.total_ps
+            self._account(Series(series.start_ps - total, 1, total, 0), head, 1)
+            complete(rank, head, series.start_ps)
+            if not count:
+                return
+        self._account(series, step, count)
         rank.skip_outputs(step, count - 1)
-        # What a plan made at an earlier boundary would have found: nothing has ended since, and requests are taken
-        # from the front end up to that boundary only.
-        for planned in range(1, depth + 1):
-            rank.plan_late(series.boundary(count - depth + planned - 1), planned)
-        rank.complete(step, now)
+        if self._depth:
+            # The plan of the next step was made a step ago: nothing had ended by then, and only requests that had
+            # reached the queue by then count. If it finds the same decodes again it is put off: a run may start so.
+            before = series.boundary(count - 1)
+            if rank.settled(before) and rank.batch.new_blocks(1) <= rank.pool.free:
+                self._put_off = True
+            else:
+                rank.plan_late(before)
+        complete(rank, step, self._env._now)
 
-    def _account(self, series: Series, step: PlannedStep, offset: int, count: int) -> None:
-        """Write ``count`` steps of a run to the log and the ledger."""
+    def _account(self, series: Series, step: PlannedStep, count: int) -> None:
+        """Write the first ``count`` steps of ``series``, which starts with ``step``, to the log and the ledger."""
+        rank, log = self.rank, self._log
         self.steps += count
-        self.ledger.add(step, offset, count)
-        log = self._log
-        rank = self.rank
-        output = self.settings.output_ps_per_request * step.shape.requests
+        self.ledger.add(step, count)
+        output = self._output_ps * step.shape.requests
         visible = rank.visible_ps
         gap = series.start_ps + series.first_ps + output - visible
         done = 0
         # Tokens of a smaller batch may not overtake those of the step before; rare, and then step by step.
         while gap < 0 and done < count:
-            self._segment(series, step, offset, done, 1, 0)
+            self._segment(series, step, done, 1, 0)
             done += 1
             gap = series.boundary(done + 1) + output - visible
         if done < count:
-            self._segment(series, step, offset, done, count - done, gap)
+            self._segment(series, step, done, count - done, gap)
             if count > 1:
-                # The output of the steps before the last; the last is completed by the rank.
+                # The output of the steps before the last; the last is completed by itself.
                 rank.visible_ps = max(visible, series.boundary(count - 1) + output)
         if log.wants_phases:
-            log.phases(self.index, series.start_ps, self._step_time.phases(step.shape_after(offset)))
+            log.phases(self.index, series.start_ps, self._step_time.phases(step.shape))
         if len(log.segments) > log.segment_limit:
             log.flush_segments()
 
-    def _segment(self, series: Series, step: PlannedStep, offset: int, done: int, count: int, gap: int) -> None:
+    def _segment(self, series: Series, step: PlannedStep, done: int, count: int, gap: int) -> None:
         shape, price = step.shape, step.price
         decodes = shape.decodes
-        ahead = offset + done
-        late = 0 if step.late is None or ahead else len(step.late)
-        grown = ahead * decodes
+        grown = done * decodes
+        weight = decodes if step.late is None else decodes - len(step.late)
         self._log.segments += (
             self.index,
             series.boundary(done) if done else series.start_ps,
@@ -248,16 +306,16 @@ class Executor:
             series.first_ps + done * series.growth_ps,
             series.growth_ps,
             gap,
-            decodes - late,
+            weight,
             shape.tokens,
             step.prefill_tokens,
             step.emitted,
             decodes,
             step.context + grown,
             step.attended + grown,
-            step.held + grown - self._released,
-            price.compute_ps + ahead * price.compute_growth_ps,
-            price.memory_ps + ahead * price.memory_growth_ps,
+            step.held + grown - (self.rank.released - step.released),
+            price.compute_ps + done * price.compute_growth_ps,
+            price.memory_ps + done * price.memory_growth_ps,
             price.compute_growth_ps,
         )
 

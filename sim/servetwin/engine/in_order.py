@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from servetwin.engine.preemption import pause, preempt
 from servetwin.engine.states import DECODING, ENDING, PREFILLING
 from servetwin.request import Request
 
@@ -43,7 +44,7 @@ def schedule_in_order(rank: Rank, chunks: list[tuple[Request, int]]) -> tuple[in
             if place < index:
                 index -= 1
             budget += scheduled.pop(victim, 0)
-            rank.preempt(victim, new_blocks.pop(victim, 0))
+            preempt(rank, victim, new_blocks.pop(victim, 0))
             preempted = True
             if victim is request:
                 break
@@ -60,7 +61,7 @@ def schedule_in_order(rank: Rank, chunks: list[tuple[Request, int]]) -> tuple[in
         break
     for request in order:
         if request.state == DECODING and request not in scheduled:
-            rank.pause(request)
+            pause(rank, request)
     chunks.extend((request, want) for request, want in scheduled.items() if request.state == PREFILLING)
     return budget, preempted
 

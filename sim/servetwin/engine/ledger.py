@@ -27,13 +27,14 @@ class StepLedger:
         """All time in which the replica had a step under way [ps]."""
         return self.compute_ps + self.memory_ps + self.communication_ps + self.host_ps + self.recompute_ps
 
-    def add(self, step: PlannedStep, offset: int, count: int) -> None:
-        """``count`` steps of the series of ``step``, from its step number ``offset`` on."""
+    def add(self, step: PlannedStep, count: int) -> None:
+        """``count`` steps of the series that starts with ``step``.
+
+        A step that computes tokens again has a prefill chunk, so it stands alone.
+        """
         price = step.price
-        # Sum of offset, offset + 1, …, offset + count − 1: how many growths there are in all.
-        growths = offset * count + count * (count - 1) // 2
-        compute = price.compute_ps * count + price.compute_growth_ps * growths
-        memory = price.memory_ps * count + price.memory_growth_ps * growths
+        compute = price.compute_ps * count
+        memory = price.memory_ps * count
         communication = price.communication_ps * count
         self.host_ps += price.host_ps * count
         if step.recomputed:
@@ -43,14 +44,24 @@ class StepLedger:
             memory -= again[1]
             communication -= again[2]
             self.recompute_ps += sum(again)
+        elif price.growth_ps:
+            growths = count * (count - 1) >> 1
+            compute += price.compute_growth_ps * growths
+            memory += price.memory_growth_ps * growths
         self.compute_ps += compute
         self.memory_ps += memory
         self.communication_ps += communication
 
-    def add_partial(self, price: StepPrice, offset: int, elapsed_ps: int) -> None:
-        """``elapsed_ps`` [ps] of a step that was under way at the end of the run, split like the whole step."""
-        total = price.total_ps + offset * price.growth_ps
-        compute = elapsed_ps * (price.compute_ps + offset * price.compute_growth_ps) // total
+    def add_partial(self, price: StepPrice, done: int, elapsed_ps: int) -> None:
+        """``elapsed_ps`` [ps] of a step that was under way when the run ended, split like the whole step.
+
+        Args:
+            price: of the first step of the series.
+            done: steps of the series before it.
+            elapsed_ps: for how long it has run [ps].
+        """
+        total = price.total_ps + done * price.growth_ps
+        compute = elapsed_ps * (price.compute_ps + done * price.compute_growth_ps) // total
         communication = elapsed_ps * price.communication_ps // total
         host = elapsed_ps * price.host_ps // total
         self.compute_ps += compute

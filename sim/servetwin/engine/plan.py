@@ -24,11 +24,10 @@ class PlannedStep:
         context: KV tokens read.
         completing: requests whose prompt the step completes.
         late: decoding requests whose last token came earlier than from the step before.
-        repeats: how many further steps of the same series have been planned.
     """
 
     __slots__ = ("attended", "completing", "context", "emitted", "held", "late", "prefill_tokens", "price",
-                 "recomputed", "released", "repeats", "shape", "steady", "version")  # fmt: skip
+                 "recomputed", "released", "shape", "steady", "version")  # fmt: skip
 
     def __init__(
         self,
@@ -49,7 +48,6 @@ class PlannedStep:
         self.late = late
         self.completing = completing
         self.recomputed = recomputed
-        self.repeats = 0
         self.emitted = shape.decodes
         context = attended = shape.context[0]
         prefill = 0
@@ -66,14 +64,3 @@ class PlannedStep:
         self.prefill_tokens = prefill
         self.context = context
         self.attended = attended
-
-    def shape_after(self, offset: int) -> StepShape:
-        """The shape of the step that comes ``offset`` steps later in the series."""
-        shape = self.shape
-        if not offset:
-            return shape
-        context = tuple(sum_ + offset * growing for sum_, growing in zip(shape.context, shape.growing, strict=True))
-        return StepShape(
-            shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
-            shape.chunks, shape.width, shape.link_share,
-        )  # fmt: skip

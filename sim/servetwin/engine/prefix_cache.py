@@ -305,6 +305,6 @@ class PrefixCache:
             # Somebody else has written on from here already (two turns of a session at once).
             return last if last.cached == chain and last.ref <= chain else None
         if returns:
-            request.own = Node(None, None, chain)
-            return request.own
+            request.own = own = Node(None, None, chain)
+            return own
         return None

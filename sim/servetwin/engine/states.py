@@ -1,5 +1,7 @@
-"""Where a request is inside a rank (``Request.state``)."""
+"""Where a request is inside a rank (``Request.state``).
+
+Not here · in the waiting queue · aside, while a connector fills its blocks · back in the waiting queue with them · has
+a seat and prefills · decodes · decodes but sits out a step for want of budget · its last token is on the way.
+"""
 
 OUTSIDE, WAITING, LOADING, LOADED, PREFILLING, DECODING, PAUSED, ENDING = range(8)
-"""Not here · in the waiting queue · aside, while a connector fills its blocks · back in the waiting queue with them · has a
-seat and prefills · decodes · decodes but sits out a step for want of budget · its last token is on the way."""

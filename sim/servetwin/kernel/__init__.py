@@ -5,7 +5,7 @@
 * ``order`` holds the written order of events at the same instant.
 """
 
-from servetwin.kernel.environment import events_popped, new_environment
+from servetwin.kernel.environment import Environment, events_popped, new_environment
 from servetwin.kernel.nap import Nap
 from servetwin.kernel.order import (
     ARRIVAL,
@@ -26,6 +26,7 @@ __all__ = [
     "FAULT",
     "FLOW_END",
     "TELEMETRY",
+    "Environment",
     "Nap",
     "events_popped",
     "new_environment",

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import simpy
 
+if TYPE_CHECKING:
 
-def new_environment() -> simpy.Environment:
+    class Environment(simpy.Environment):
+        """SimPy's environment with a clock of whole picoseconds; at run time it is SimPy's own class."""
+
+        _now: int
+
+        @property
+        def now(self) -> int:
+            """The simulated time [ps]."""
+
+else:
+    Environment = simpy.Environment
+
+
+def new_environment() -> Environment:
     """An environment whose clock is an integer number of picoseconds, starting at 0."""
-    return simpy.Environment(initial_time=0)
+    return Environment(initial_time=0)
 
 
-def events_popped(env: simpy.Environment) -> int:
+def events_popped(env: Environment) -> int:
     """How many events the environment has popped so far, stale alarms included.
 
     Every scheduled event takes the next number of ``env._eid``, so what was scheduled less what still waits is

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappush
 from typing import Any
 
-import simpy
-from simpy.events import Event
+from simpy.events import Event, EventPriority
+
+from servetwin.kernel.environment import Environment
 
 
-class _Alarm(Event):
-    """An event that goes off at a given time, with a given rank among simultaneous ones."""
+def _alarm(env: Environment, time_ps: int, priority: EventPriority, callbacks: list[Any]) -> Event:
+    """An event that goes off at ``time_ps`` [ps], with a given rank among simultaneous ones.
 
-    def __init__(self, env: simpy.Environment, delay_ps: int, priority: int, callbacks: list[Any]) -> None:
-        # Set field by field, as SimPy's own Timeout does, to save a call on the busiest path.
-        self.env = env
-        self.callbacks = callbacks
-        self._ok = True
-        self._value = None
-        env.schedule(self, priority, delay_ps)
+    SimPy's own ``Timeout`` and ``Environment.schedule`` in one, since every sleep goes through here.
+    """
+    alarm = Event(env)
+    alarm.callbacks = callbacks
+    alarm._ok = True
+    alarm._value = None
+    heappush(env._queue, (time_ps, priority, next(env._eid), alarm))
+    return alarm
 
 
 class Nap:
@@ -38,7 +41,7 @@ class Nap:
     #: ``until_ps`` of a sleep without an end.
     FOREVER = 1 << 200
 
-    def __init__(self, env: simpy.Environment, priority: int) -> None:
+    def __init__(self, env: Environment, priority: EventPriority) -> None:
         self._env = env
         self._priority = priority
         self._alarm: Event | None = None
@@ -47,8 +50,7 @@ class Nap:
     def until(self, time_ps: int) -> Event:
         """The event to yield in order to sleep until ``time_ps`` [ps], which must not lie in the past."""
         self.until_ps = time_ps
-        env = self._env
-        self._alarm = alarm = _Alarm(env, time_ps - env._now, self._priority, [])
+        self._alarm = alarm = _alarm(self._env, time_ps, self._priority, [])
         return alarm
 
     def forever(self) -> Event:
@@ -65,11 +67,10 @@ class Nap:
         assert old is not None and old.callbacks is not None, "nobody sleeps here"
         callbacks = old.callbacks
         old.callbacks = []
-        env = self._env
         self.until_ps = time_ps
-        self._alarm = _Alarm(env, time_ps - env._now, self._priority, callbacks)
+        self._alarm = _alarm(self._env, time_ps, self._priority, callbacks)
 
 
-def call_at(env: simpy.Environment, time_ps: int, priority: int, action: Callable[[], None]) -> None:
+def call_at(env: Environment, time_ps: int, priority: EventPriority, action: Callable[[], None]) -> None:
     """Call ``action`` at ``time_ps`` [ps] with a given rank among simultaneous events."""
-    _Alarm(env, time_ps - env._now, priority, [lambda _event: action()])
+    _alarm(env, time_ps, priority, [lambda _event: action()])

@@ -7,6 +7,8 @@ SimPy orders simultaneous events by an integer priority, of which 0 and 1 are it
 
 from __future__ import annotations
 
+from simpy.events import EventPriority
+
 _INDEX_BITS = 40
 
 FAULT = 1 << _INDEX_BITS
@@ -18,6 +20,6 @@ CONTROL = 6 << _INDEX_BITS
 TELEMETRY = 7 << _INDEX_BITS
 
 
-def priority(event_class: int, index: int = 0) -> int:
+def priority(event_class: int, index: int = 0) -> EventPriority:
     """The SimPy priority of an event of ``event_class`` that belongs to replica, link or request ``index``."""
-    return event_class + index
+    return EventPriority(event_class + index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from servetwin.errors import CapacityError, nearest_name
 from servetwin.physics.attention import AttentionPrices, Slopes
@@ -18,18 +17,6 @@ from servetwin.specs.calibration import SAMPLING
 from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
 
 _ALL_REDUCES_PER_LAYER = 2
-
-
-class _Parts(NamedTuple):
-    """A step without the context of its decodes, in whole picoseconds [ps]."""
-
-    layer_compute: int
-    layer_memory: int
-    communication: int
-    head_compute: int
-    head_memory: int
-    sampling: int
-    host: int
 
 
 class RooflineStepTime:
@@ -97,16 +84,12 @@ class RooflineStepTime:
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
         if shape.chunks or shape.link_share != 1.0:
-            parts = self._parts(shape)
-            compute = parts.layer_compute + parts.head_compute
-            memory = parts.layer_memory + parts.head_memory + parts.sampling
-            communication, host = parts.communication, parts.host
-            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
+            compute, memory, communication, host, slopes = self._base(shape)
         else:
             key = (shape.padded_tokens, shape.tokens, shape.requests)
             base = self._decode.get(key)
             if base is None:
-                base = self._decode[key] = self._decode_base(shape)
+                base = self._decode[key] = self._base(shape)
             compute, memory, communication, host, slopes = base
         if self._kinds == 1:
             ((by_compute, by_memory),) = slopes
@@ -134,20 +117,21 @@ class RooflineStepTime:
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order: host, the layers with their all-reduces, logits, sampling. Sums to the price
         exactly."""
-        parts = self._parts(shape)
-        compute, memory = parts.layer_compute, parts.layer_memory
+        compute, memory, communication, host = self._layers_base(shape)
         slopes = self._attention.slopes(shape.width, bool(shape.chunks))
         for (by_compute, by_memory), context in zip(slopes, shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
+        rows = shape.requests + shape.decodes * (shape.width - 1)
+        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
         phases = [
-            Phase("host", "host", 1, parts.host),
+            Phase("host", "host", 1, host),
             Phase("layers", "hbm", self._layers, memory),
             Phase("layers", "sm", self._layers, compute),
-            Phase("all-reduce", "link", self._layers, parts.communication),
-            Phase("logits", "hbm", 1, parts.head_memory),
-            Phase("logits", "sm", 1, parts.head_compute),
-            Phase("sampling", "hbm", 1, parts.sampling),
+            Phase("all-reduce", "link", self._layers, communication),
+            Phase("logits", "hbm", 1, head_memory),
+            Phase("logits", "sm", 1, head_compute),
+            Phase("sampling", "hbm", 1, self._row_ps * rows),
         ]
         return [phase for phase in phases if phase.ps]
 
@@ -175,22 +159,23 @@ class RooflineStepTime:
         weights = model.step_weight_bytes(self.weights, tensor)
         return flops, tensor * (weights + layer_values * bytes_per_value(self.kv_cache))
 
-    def _decode_base(self, shape: StepShape) -> tuple[int, int, int, int, Slopes]:
-        parts = self._parts(shape)
-        return (
-            parts.layer_compute + parts.head_compute,
-            parts.layer_memory + parts.head_memory + parts.sampling,
-            parts.communication,
-            parts.host,
-            self._attention.slopes(shape.width, False),
-        )
-
-    def _parts(self, shape: StepShape) -> _Parts:
-        """Everything but the context that decodes read."""
-        compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
-        expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
+    def _base(self, shape: StepShape) -> tuple[int, int, int, int, Slopes]:
+        """The price without the context that decodes read: compute, memory, communication, host; and its slopes."""
+        compute, memory, communication, host = self._layers_base(shape)
         rows = shape.requests + shape.decodes * (shape.width - 1)
         head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
+        return (
+            compute + head_compute,
+            memory + head_memory + self._row_ps * rows,
+            communication,
+            host,
+            self._attention.slopes(shape.width, bool(shape.chunks)),
+        )
+
+    def _layers_base(self, shape: StepShape) -> tuple[int, int, int, int]:
+        """The layers without the context that decodes read: compute, memory, communication; and host time."""
+        compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
+        expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
         host = self._host_ps
         if shape.chunks:
             chunk_compute, chunk_memory = self._attention.chunks_ps(shape.chunks)
@@ -199,15 +184,8 @@ class RooflineStepTime:
             host = self._mixed_host_ps
         if shape.link_share != 1.0:
             communication = self._communication(shape.padded_tokens, shape.link_share)
-        return _Parts(
-            compute + expert_compute,
-            memory + expert_memory + self._per_request_ps * shape.requests,
-            communication,
-            head_compute,
-            head_memory,
-            self._row_ps * rows,
-            host,
-        )
+        memory += expert_memory + self._per_request_ps * shape.requests
+        return compute + expert_compute, memory, communication, host
 
     def _fill(self, tokens: int) -> tuple[int, int, int]:
         """Price of the operators that run on padded tokens: compute, memory, communication [ps]."""

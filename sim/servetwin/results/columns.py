@@ -7,6 +7,7 @@ one, two, four, five, six or eight bytes each; a constant column keeps no array 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -78,8 +79,12 @@ class Chunk:
         return sum(column.nbytes for column in self._columns)
 
 
+#: Rows packed together.
+_ROWS_PER_CHUNK: Final = 4096
+
+
 class ColumnStore:
-    """Rows of integers, appended in chunks.
+    """Rows of integers, appended a few at a time and packed in chunks.
 
     Args:
         names: the columns.
@@ -90,33 +95,49 @@ class ColumnStore:
         self._index = {name: position for position, name in enumerate(self.names)}
         self._chunks: list[Chunk] = []
         self._starts: list[int] = []
+        self._pending: list[Ints] = []
+        self._packed = 0
         self.rows = 0
 
     def append(self, rows: Ints) -> None:
         """Add the rows of a matrix with one column per name."""
         if not len(rows):
             return
-        columns = [PackedColumn(np.ascontiguousarray(rows[:, place])) for place in range(len(self.names))]
-        self._starts.append(self.rows)
-        self._chunks.append(Chunk(self._index, columns, len(rows)))
+        self._pending.append(rows)
         self.rows += len(rows)
+        if self.rows - self._packed >= _ROWS_PER_CHUNK:
+            self._pack()
+
+    def _pack(self) -> None:
+        if not self._pending:
+            return
+        rows = np.concatenate(self._pending)
+        self._pending.clear()
+        columns = [PackedColumn(np.ascontiguousarray(rows[:, place])) for place in range(len(self.names))]
+        self._starts.append(self._packed)
+        self._chunks.append(Chunk(self._index, columns, len(rows)))
+        self._packed = self.rows
 
     def __iter__(self) -> Iterator[Chunk]:
+        self._pack()
         return iter(self._chunks)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
+        self._pack()
         return sum(chunk.nbytes for chunk in self._chunks)
 
     def column(self, name: str) -> Ints:
         """A whole column, in the order of the rows."""
+        self._pack()
         if not self._chunks:
             return np.empty(0, np.int64)
         return np.concatenate([chunk[name] for chunk in self._chunks])
 
     def take(self, name: str, positions: Ints) -> Ints:
         """A column at some row numbers; only the chunks that are needed are unpacked."""
+        self._pack()
         values = np.empty(len(positions), np.int64)
         owners = np.searchsorted(self._starts, positions, side="right") - 1
         for owner in np.unique(owners).tolist():

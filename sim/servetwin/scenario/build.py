@@ -34,7 +34,7 @@ from servetwin.workload.spec import build_stream
 from servetwin.workload.stream import RequestStream
 
 if TYPE_CHECKING:
-    from simpy import Environment
+    from servetwin.kernel import Environment
 
 Progress = Callable[[int, int | None, int], None]
 """``(requests ended, requests expected or None, simulated time [ps])``, called now and then."""

@@ -6,9 +6,7 @@ from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any
 
-import simpy
-
-from servetwin.kernel import ARRIVAL, Nap, priority
+from servetwin.kernel import ARRIVAL, Environment, Nap, priority
 from servetwin.request import Request
 from servetwin.workload.stream import RequestStream
 
@@ -24,7 +22,7 @@ class Source:
         submit: takes each request at its arrival.
     """
 
-    def __init__(self, env: simpy.Environment, stream: RequestStream, submit: Callable[[Request], None]) -> None:
+    def __init__(self, env: Environment, stream: RequestStream, submit: Callable[[Request], None]) -> None:
         self._env = env
         self._stream = stream
         self._submit = submit

@@ -1,0 +1,81 @@
+"""The end of a step: its tokens are stamped, and requests whose last token it yields leave.
+
+Source: vLLM ``v1/core/sched/scheduler.py``, ``update_from_output``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from servetwin.engine.plan import PlannedStep
+from servetwin.engine.states import OUTSIDE
+from servetwin.request import COMPLETED, Request
+
+if TYPE_CHECKING:
+    from servetwin.engine.rank import Rank
+
+
+def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
+    """The output of ``step``, which ends at ``end_ps`` [ps], is there."""
+    index = rank.next_output
+    rank.next_output = index + 1
+    visible = end_ps + rank.settings.output_ps_per_request * step.shape.requests
+    if visible < rank.visible_ps:
+        visible = rank.visible_ps
+    rank.visible_ps = visible
+    rank.generated += step.emitted
+    if rank.batch.step == index + 1:
+        # Nothing is planned beyond this step (depth 0): its last decodes have not been retired yet.
+        rank.retire()
+    if step.late is not None:
+        for request in step.late:
+            rank.on_gap(visible - request.last_token_ps)
+    if step.completing:
+        for request in step.completing:
+            _token_of_prefill(rank, request, end_ps, visible)
+    if rank.leavers:
+        for request in rank.leavers.pop(index, ()):
+            request.last_token_ps = visible
+    ended = rank.ended.pop(index, None)
+    if ended is not None:
+        if len(ended) > 1:
+            ended.sort(key=_order_of_admission)
+        for request in ended:
+            _finish(rank, request, visible)
+
+
+def _token_of_prefill(rank: Rank, request: Request, end_ps: int, visible: int) -> None:
+    """The first token, or the first one after a preemption."""
+    if request.first_token_ps < 0:
+        request.first_token_ps = visible
+        request.prefill_done_ps = end_ps
+    else:
+        rank.on_gap(visible - request.last_token_ps)
+    request.last_token_ps = visible
+
+
+def _finish(rank: Rank, request: Request, visible: int) -> None:
+    if request in rank.running:
+        if rank.connector is not None:
+            rank.connector.finished(request)
+        size = rank.settings.block_size
+        before = rank.in_use()
+        del rank.running[request]
+        request.held = -(-request.computed // size)
+        rank.tokens_held -= request.computed
+        rank.cache.release(request, request.computed // size, returns=False)
+        rank.released += before - rank.in_use()
+        rank.releases += 1
+    else:
+        # Preempted while its last token was on the way.
+        rank.waiting.remove(request)
+        request.own = None
+    rank.generated -= request.output_tokens
+    request.last_token_ps = visible
+    request.outcome = COMPLETED
+    request.state = OUTSIDE
+    rank.on_finished(request, visible)
+
+
+def _order_of_admission(request: Request) -> int:
+    return request.order
