@@ -49,20 +49,25 @@ class Case:
     specs: tuple[Spec, ...]
 
     def requests(self) -> list[Request]:
-        return [
-            Request(
-                id=i,
-                arrival_ps=spec.arrival_ps,
-                prompt_tokens=spec.prompt,
-                output_tokens=spec.output,
-                segments=spec.segments,
-                continues=spec.continues or bool(spec.turns),
-                session_id=i,
-                priority=spec.priority,
-                deadline_ps=spec.deadline_ps,
-            )
-            for i, spec in enumerate(self.specs)
-        ]
+        return [self._request(i, spec) for i, spec in enumerate(self.specs)]
+
+    def _request(self, i: int, spec: Spec) -> Request:
+        segments = spec.segments
+        continues = bool(segments) and (spec.continues or bool(spec.turns))
+        if continues and segments[-1][0] != ("tail", i):
+            # A stream is continued by one session only, and nobody else's prompt runs along it.
+            segments = (*segments, (("tail", i), 0))
+        return Request(
+            id=i,
+            arrival_ps=spec.arrival_ps,
+            prompt_tokens=spec.prompt,
+            output_tokens=spec.output,
+            segments=segments,
+            continues=continues,
+            session_id=i,
+            priority=spec.priority,
+            deadline_ps=spec.deadline_ps,
+        )
 
     def parts(self) -> list[tuple[EngineSettings, AffinePrice, Any]]:
         return [(settings, price, SCHEDULERS[self.scheduler]()) for settings, price in self.replicas]
@@ -155,7 +160,7 @@ def specs(draw: st.DrawFn, index: int, arrival_ps: int, longest: int, longest_ou
         prompt = max(1, tail)
     else:
         shared = (draw(st.sampled_from(("system", "other"))), max(1, prefix))
-        # A twin ends in a stream that others continue too.
+        # A twin's prompt is that of others, whole or in part.
         last = ("twin" if kind == "twin" else ("tail", index), tail)
         segments = (shared, last) if tail else (shared,)
         prompt = sum(length for _, length in segments)

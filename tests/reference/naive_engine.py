@@ -103,7 +103,6 @@ class Block:
         self.number = number
         self.content: int | None = None
         self.filled = False
-        self.filled_in_plan = -1
         self.users: list[Job] = []
 
 
@@ -175,23 +174,15 @@ class Pool:
         assert not block.users
         if block.content is not None:
             del self.by_content[block.content]
-        block.content, block.filled, block.filled_in_plan = None, False, -1
+        block.content, block.filled = None, False
         return block
 
-    def fill(self, job: Job, plan: int) -> None:
+    def fill(self, job: Job) -> None:
         """What the job has planned or computed can be found from now on, as far as its tokens were known."""
         for index in range(min(job.computed, job.target) // self.size):
             block = job.blocks[index]
-            if block.content is not None and not block.filled:
-                block.filled, block.filled_in_plan = True, plan
-
-    def unfill(self, job: Job, before: int, plan: int) -> None:
-        """The job loses what this plan gave it: back from ``job.computed`` to ``before`` computed tokens."""
-        for index in range(before // self.size, min(job.computed, job.target) // self.size):
-            block = job.blocks[index]
-            if block.filled_in_plan == plan:
-                end = (index + 1) * self.size
-                block.filled = any(user is not job and user.computed >= end for user in block.users)
+            if block.content is not None:
+                block.filled = True
 
     def release(self, job: Job, full_tokens: int) -> None:
         """Take all blocks from the job; full blocks of its first ``full_tokens`` tokens can be found afterwards."""
@@ -257,7 +248,6 @@ class Replica:
         self.running: list[Job] = []
         self.pipeline: list[list[Entry]] = []
         self.current: list[Entry] | None = None
-        self.plans = 0
         self.last_queued_ps = 0
         self.last_visible_ps = 0
         self.steps: list[Step] = []
@@ -355,9 +345,10 @@ class Replica:
 
     def plan(self, now: int) -> tuple[list[Entry], bool]:
         """The next step, and whether somebody was preempted for it."""
-        self.plans += 1
         step: list[Entry] = []
         budget, preempted = self.plan_running(step, self.settings.max_num_batched_tokens)
+        for entry in step:
+            self.pool.fill(entry.job)
         if not preempted:
             self.plan_waiting(step, budget, now)
         return step, preempted
@@ -414,6 +405,7 @@ class Replica:
             self.admit(job, found, now)
             self.pool.allocate(job, found + want)
             self.schedule(job, want, step)
+            self.pool.fill(job)
             budget -= want
 
     def admit(self, job: Job, found: int, now: int) -> None:
@@ -436,7 +428,6 @@ class Replica:
         job.tokens_in_flight += entry.emits
         job.decodes_in_flight += decode
         step.append(entry)
-        self.pool.fill(job, self.plans)
 
     def victim(self) -> Job:
         last = self.running[-1]
@@ -451,7 +442,6 @@ class Replica:
         for entry in step:
             if entry.job is job:
                 returned = entry.tokens
-                self.pool.unfill(job, entry.before, self.plans)
                 job.computed = entry.before
                 job.scheduled_tokens -= entry.tokens
                 job.tokens_in_flight -= entry.emits

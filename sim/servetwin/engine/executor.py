@@ -20,7 +20,7 @@ from servetwin.records import RunLog
 from servetwin.request import REJECTED, Request
 
 #: Stands where no step is under way.
-_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), StepPrice(0, 0, 0, 0), 0, 0, 0, None, None, 0)
+_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), StepPrice(0, 0, 0, 0), 0, 0, 0, None, 0, 0, 0)
 
 
 class Executor:
@@ -133,11 +133,10 @@ class Executor:
             if now < series.start_ps:
                 self.ledger.add_partial(head.price, 0, now - start)
                 return
-            self._account(Series(start, 1, head.price.total_ps, 0), head, 1)
-            complete(self.rank, head, series.start_ps)
+            self._end_step(head, start, series.start_ps)
         done = min(series.count, series.steps_before(now + 1))
         if done:
-            self._account(series, self._step, done)
+            self._account_series(done)
         if done < series.count:
             self.ledger.add_partial(self._step.price, done, now - series.boundary(done))
 
@@ -182,8 +181,7 @@ class Executor:
                 self._end_run()
             else:
                 pipeline.popleft()
-                self._account(series, self._step, 1)
-                complete(rank, self._step, env._now)
+                self._end_step(self._step, now, env._now)
 
     def _start_step(self, now: int) -> None:
         """Start the next planned step alone."""
@@ -248,76 +246,97 @@ class Executor:
 
     def _end_run(self) -> None:
         """Bring the plan to where it would be had each step of the run been planned in its turn, and account for it."""
-        rank, series, step, head = self.rank, self._series, self._step, self._head
+        rank, series, head = self.rank, self._series, self._head
+        now = self._env._now
         count = series.count
         rank.pipeline.clear()
         rank.plan_series(count - self._planned)
         if head is not None:
-            total = head.price.total_ps
-            self._account(Series(series.start_ps - total, 1, total, 0), head, 1)
-            complete(rank, head, series.start_ps)
+            self._end_step(head, series.start_ps - head.price.total_ps, series.start_ps)
             if not count:
                 return
-        self._account(series, step, count)
-        rank.skip_outputs(step, count - 1)
+        self._account_series(count)
+        rank.skip_outputs(self._step, count - 1)
         if self._depth:
+            rank.retire()
             # The plan of the next step was made a step ago: nothing had ended by then, and only requests that had
             # reached the queue by then count. If it finds the same decodes again it is put off: a run may start so.
-            before = series.boundary(count - 1)
+            before = now - series.first_ps - (count - 1) * series.growth_ps
             if rank.settled(before) and rank.batch.new_blocks(1) <= rank.pool.free:
                 self._put_off = True
             else:
                 rank.plan_late(before)
-        complete(rank, step, self._env._now)
+        complete(rank, self._step, now)
 
-    def _account(self, series: Series, step: PlannedStep, count: int) -> None:
-        """Write the first ``count`` steps of ``series``, which starts with ``step``, to the log and the ledger."""
-        rank, log = self.rank, self._log
+    # -- accounts ------------------------------------------------------------------------------------------------
+
+    def _end_step(self, step: PlannedStep, start_ps: int, end_ps: int) -> None:
+        """A single step has ended: hand out its output, and write it to the log and the ledger."""
+        rank = self.rank
+        before = rank.visible_ps
+        held = step.held + step.released - rank.released
+        complete(rank, step, end_ps)
+        self.steps += 1
+        self.ledger.add_step(step)
+        self._write(step, start_ps, 1, step.price.total_ps, rank.visible_ps - before, 0, held)
+        if self._log.wants_phases:
+            self._log.phases(self.index, start_ps, self._step_time.phases(step.shape))
+
+    def _account_series(self, count: int) -> None:
+        """Write the first ``count`` steps of the series to the log and the ledger; its last output is to follow."""
+        series, step, rank = self._series, self._step, self.rank
         self.steps += count
-        self.ledger.add(step, count)
+        self.ledger.add_series(step.price, count)
         output = self._output_ps * step.shape.requests
-        visible = rank.visible_ps
-        gap = series.start_ps + series.first_ps + output - visible
+        start, first = series.start_ps, series.first_ps
+        held = step.held + step.released - rank.released
+        gap = start + first + output - rank.visible_ps
         done = 0
         # Tokens of a smaller batch may not overtake those of the step before; rare, and then step by step.
         while gap < 0 and done < count:
-            self._segment(series, step, done, 1, 0)
+            self._write(step, series.boundary(done), 1, first + done * series.growth_ps, 0, done, held)
             done += 1
-            gap = series.boundary(done + 1) + output - visible
+            gap = series.boundary(done + 1) + output - rank.visible_ps
         if done < count:
-            self._segment(series, step, done, count - done, gap)
+            if done:
+                start = series.boundary(done)
+                first += done * series.growth_ps
+            self._write(step, start, count - done, first, gap, done, held)
             if count > 1:
                 # The output of the steps before the last; the last is completed by itself.
-                rank.visible_ps = max(visible, series.boundary(count - 1) + output)
-        if log.wants_phases:
-            log.phases(self.index, series.start_ps, self._step_time.phases(step.shape))
-        if len(log.segments) > log.segment_limit:
-            log.flush_segments()
+                rank.visible_ps = max(rank.visible_ps, series.boundary(count - 1) + output)
+        if self._log.wants_phases:
+            self._log.phases(self.index, series.start_ps, self._step_time.phases(step.shape))
 
-    def _segment(self, series: Series, step: PlannedStep, done: int, count: int, gap: int) -> None:
-        shape, price = step.shape, step.price
+    def _write(
+        self, step: PlannedStep, start_ps: int, count: int, first_ps: int, gap_ps: int, done: int, held: int
+    ) -> None:
+        """A segment of ``count`` steps, the first of which comes ``done`` steps after ``step`` in its series."""
+        shape, price, log = step.shape, step.price, self._log
         decodes = shape.decodes
         grown = done * decodes
-        weight = decodes if step.late is None else decodes - len(step.late)
-        self._log.segments += (
+        segments = log.segments
+        segments += (
             self.index,
-            series.boundary(done) if done else series.start_ps,
+            start_ps,
             count,
-            series.first_ps + done * series.growth_ps,
-            series.growth_ps,
-            gap,
-            weight,
+            first_ps,
+            price.growth_ps,
+            gap_ps,
+            decodes if step.late is None else decodes - len(step.late),
             shape.tokens,
             step.prefill_tokens,
             step.emitted,
             decodes,
             step.context + grown,
             step.attended + grown,
-            step.held + grown - (self.rank.released - step.released),
+            held + grown,
             price.compute_ps + done * price.compute_growth_ps,
             price.memory_ps + done * price.memory_growth_ps,
             price.compute_growth_ps,
         )
+        if len(segments) > log.segment_limit:
+            log.flush_segments()
 
     def _misfit(self, request: Request) -> str:
         """Why the request can never run here, or nothing."""

@@ -27,30 +27,34 @@ class StepLedger:
         """All time in which the replica had a step under way [ps]."""
         return self.compute_ps + self.memory_ps + self.communication_ps + self.host_ps + self.recompute_ps
 
-    def add(self, step: PlannedStep, count: int) -> None:
-        """``count`` steps of the series that starts with ``step``.
-
-        A step that computes tokens again has a prefill chunk, so it stands alone.
-        """
+    def add_step(self, step: PlannedStep) -> None:
+        """A step that stands alone."""
         price = step.price
-        compute = price.compute_ps * count
-        memory = price.memory_ps * count
-        communication = price.communication_ps * count
-        self.host_ps += price.host_ps * count
+        self.host_ps += price.host_ps
         if step.recomputed:
-            tokens = step.shape.tokens
-            again = [part * step.recomputed // tokens for part in (compute, memory, communication)]
-            compute -= again[0]
-            memory -= again[1]
-            communication -= again[2]
-            self.recompute_ps += sum(again)
-        elif price.growth_ps:
-            growths = count * (count - 1) >> 1
-            compute += price.compute_growth_ps * growths
-            memory += price.memory_growth_ps * growths
-        self.compute_ps += compute
-        self.memory_ps += memory
-        self.communication_ps += communication
+            self._add_recomputing(step)
+            return
+        self.compute_ps += price.compute_ps
+        self.memory_ps += price.memory_ps
+        self.communication_ps += price.communication_ps
+
+    def add_series(self, price: StepPrice, count: int) -> None:
+        """``count`` steps of a series whose first has ``price``; nothing is computed again in a series."""
+        growths = count * (count - 1) >> 1
+        self.host_ps += price.host_ps * count
+        self.compute_ps += price.compute_ps * count + price.compute_growth_ps * growths
+        self.memory_ps += price.memory_ps * count + price.memory_growth_ps * growths
+        self.communication_ps += price.communication_ps * count
+
+    def _add_recomputing(self, step: PlannedStep) -> None:
+        price = step.price
+        tokens = step.shape.tokens
+        parts = (price.compute_ps, price.memory_ps, price.communication_ps)
+        again = [part * step.recomputed // tokens for part in parts]
+        self.compute_ps += parts[0] - again[0]
+        self.memory_ps += parts[1] - again[1]
+        self.communication_ps += parts[2] - again[2]
+        self.recompute_ps += sum(again)
 
     def add_partial(self, price: StepPrice, done: int, elapsed_ps: int) -> None:
         """``elapsed_ps`` [ps] of a step that was under way when the run ended, split like the whole step.

@@ -24,8 +24,9 @@ def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
         visible = rank.visible_ps
     rank.visible_ps = visible
     rank.generated += step.emitted
-    if rank.batch.step == index + 1:
-        # Nothing is planned beyond this step (depth 0): its last decodes have not been retired yet.
+    batch = rank.batch
+    if batch.step == index + 1 and batch.finishes and batch.finishes[0][0] <= index + 1:
+        # Nothing is planned beyond this step: its last decodes have not been retired yet.
         rank.retire()
     if step.late is not None:
         for request in step.late:

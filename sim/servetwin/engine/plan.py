@@ -37,8 +37,12 @@ class PlannedStep:
         held: int,
         released: int,
         late: list[Request] | None,
-        completing: list[Request] | None,
-        recomputed: int,
+        emitted: int,
+        context: int,
+        attended: int,
+        prefill_tokens: int = 0,
+        completing: list[Request] | None = None,
+        recomputed: int = 0,
     ) -> None:
         self.shape = shape
         self.price = price
@@ -46,21 +50,10 @@ class PlannedStep:
         self.held = held
         self.released = released
         self.late = late
-        self.completing = completing
-        self.recomputed = recomputed
-        self.emitted = shape.decodes
-        context = attended = shape.context[0]
-        prefill = 0
-        if shape.chunks:
-            self.steady = False
-            for tokens, before in shape.chunks:
-                prefill += tokens
-                context += before + tokens
-                attended += tokens * before + tokens * (tokens + 1) // 2
-            if completing:
-                self.emitted += len(completing)
-        else:
-            self.steady = late is None
-        self.prefill_tokens = prefill
+        self.emitted = emitted
         self.context = context
         self.attended = attended
+        self.prefill_tokens = prefill_tokens
+        self.completing = completing
+        self.recomputed = recomputed
+        self.steady = late is None and not prefill_tokens

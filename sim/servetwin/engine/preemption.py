@@ -41,10 +41,12 @@ def preempt(rank: Rank, request: Request, blocks_of_this_step: int) -> None:
     else:
         rank.prefilling.pop(request, None)
     filled = request.computed
+    in_flight = 0
     if request.join_step >= 0:
         request.held = -(-request.computed // size) + blocks_of_this_step
         # Blocks that decode steps fill can be found from the end of those steps.
         filled -= batch.step - max(request.join_step, rank.next_output)
+        in_flight = batch.step - max(request.join_step - 1, rank.next_output)
     rank.tokens_held -= request.computed
     rank.cache.release(request, filled // size, returns=True)
     del rank.running[request]
@@ -55,7 +57,7 @@ def preempt(rank: Rank, request: Request, blocks_of_this_step: int) -> None:
     request.preemptions += 1
     if request.state != ENDING:
         request.state = WAITING
-    rank.waiting.push_preempted(request, rank.key(request))
+    rank.waiting.push_preempted(request, rank.key(request, in_flight))
 
 
 def _sat_out(rank: Rank, request: Request) -> bool:

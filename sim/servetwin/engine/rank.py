@@ -144,19 +144,23 @@ class Rank:
         Then it stays so until a request ends, arrives or returns: of the waiting queue's head, seats and blocks only
         get fewer while decodes go on.
         """
-        if not self.batch.size or self.prefilling or self.paused:
+        if self.prefilling or self.paused or not self.batch.size:
             return False
         incoming = self.incoming
         arrived = incoming and incoming[0].queued_ps <= now
-        if arrived or self.waiting:
-            scheduler = self.scheduler
-            if arrived and scheduler.reads_cache:
-                return False
-            if len(self.running) < self.settings.max_num_seqs:
-                blocked = self.waiting and self.blocked == (self.batch.version, self.releases)
-                if not blocked or (arrived and not scheduler.fcfs):
-                    return False
-        return not (self.returning and self.returning[0][0] <= now)
+        if self.returning and self.returning[0][0] <= now:
+            return False
+        return not (arrived or self.waiting) or self._admits_nobody(bool(arrived))
+
+    def _admits_nobody(self, arrived: bool) -> bool:
+        """Whether nobody who waits could get a seat, nor anybody who has ``arrived`` at the queue."""
+        scheduler = self.scheduler
+        if arrived and scheduler.reads_cache:
+            return False
+        if len(self.running) >= self.settings.max_num_seqs:
+            return True
+        blocked = bool(self.waiting) and self.blocked == (self.batch.version, self.releases)
+        return blocked and (scheduler.fcfs or not arrived)
 
     def plan_ahead(self, now: int, ahead: int) -> None:
         """Plan, as of ``now`` [ps], until ``ahead`` steps are planned or there is nothing more to do."""
@@ -166,7 +170,7 @@ class Rank:
                 return
 
     def plan_late(self, now: int) -> None:
-        """Plan one step as of the earlier instant ``now`` [ps], at which the step that has just ended had yet to run."""
+        """Plan one step as of the earlier instant ``now`` [ps], at which the step that has just ended began."""
         self._plan(now)
 
     def plan_decodes(self) -> None:
@@ -253,25 +257,30 @@ class Rank:
         late = self.rejoined or None
         self.rejoined = None
         held = self.in_use() + size
-        return PlannedStep(shape, self._price(shape), batch.version, held, self.released, late, None, 0)
+        context = batch.context
+        return PlannedStep(shape, self._price(shape), batch.version, held, self.released, late, size, context, context)
 
     def _commit_mixed(self, chunks: list[tuple[Request, int]]) -> None:
         """Make a step with prefill chunks, and move the state on to the one after it."""
         batch = self.batch
         completing: list[Request] = []
         sizes = []
-        tokens = batch.size
-        recomputed = 0
+        prefill = recomputed = 0
+        context = attended = batch.context
         for request, want in chunks:
-            sizes.append((want, request.computed))
-            request.computed += want
-            tokens += want
+            before = request.computed
+            sizes.append((want, before))
+            request.computed = after = before + want
+            prefill += want
+            context += after
+            attended += want * before + (want * (want + 1) >> 1)
             if request.recompute_left:
                 again = min(want, request.recompute_left)
                 request.recompute_left -= again
                 recomputed += again
-            if request.computed == request.target:
+            if after == request.target:
                 completing.append(request)
+        tokens = batch.size + prefill
         padded = self._padded
         graph = tokens < len(padded)
         contexts, growing = self._contexts()
@@ -282,7 +291,10 @@ class Rank:
         late = self.rejoined or None
         self.rejoined = None
         held = self.in_use() + tokens
-        step = PlannedStep(shape, self._price(shape), batch.version, held, self.released, late, completing, recomputed)
+        step = PlannedStep(
+            shape, self._price(shape), batch.version, held, self.released, late, batch.size + len(completing), context,
+            attended, prefill, completing, recomputed,
+        )  # fmt: skip
         self.pipeline.append(step)
         self._advance(tokens)
         batch.version += 1
@@ -330,14 +342,19 @@ class Rank:
         request.state = WAITING
         self.waiting.push(request, self.key(request))
 
-    def key(self, request: Request) -> Any:
-        """The place of a request that enters the waiting queue, where that is not a matter of arrival."""
+    def key(self, request: Request, in_flight: int = 0) -> Any:
+        """The place of a request that enters the waiting queue, where that is not a matter of arrival.
+
+        Args:
+            request: the request.
+            in_flight: how many of its produced tokens are still on the way.
+        """
         scheduler = self.scheduler
         if scheduler.fcfs:
             return None
         cached = 0
         if scheduler.reads_cache:
-            found, _ = self.cache.look_up(request, request.prompt_tokens + request.produced)
+            found, _ = self.cache.look_up(request, request.prompt_tokens + request.produced - in_flight)
             cached = found * self.settings.block_size
         return scheduler.order(request, cached)
 
