@@ -32,7 +32,9 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
             target, found, referred, external = request.target, request.computed // size, request.held, 0
         else:
             request.target = target = request.prompt_tokens + request.produced
-            found, referred = rank.cache.look_up(request, target)
+            found = referred = 0
+            if request.segments or request.own is not None:
+                found, referred = rank.cache.look_up(request, target)
             external = rank.connector.lookup(request, found * size) if rank.connector is not None else 0
         want = external or target - found * size
         if not external:
@@ -69,7 +71,7 @@ def _seat(rank: Rank, request: Request, found: int, now: int) -> None:
     rank.admitted += 1
     rank.running[request] = None
     rank.prefilling[request] = None
-    if request.state != LOADED:
+    if request.state != LOADED and (request.segments or request.own is not None):
         rank.cache.admit(request)
         request.computed = found * rank.settings.block_size
         rank.tokens_held += request.computed

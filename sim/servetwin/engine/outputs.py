@@ -60,12 +60,13 @@ def _finish(rank: Rank, request: Request, visible: int) -> None:
         if rank.connector is not None:
             rank.connector.finished(request)
         size = rank.settings.block_size
-        before = rank.in_use()
+        overlap = rank.pool.overlap
+        computed = request.computed
         del rank.running[request]
-        request.held = -(-request.computed // size)
-        rank.tokens_held -= request.computed
-        rank.cache.release(request, request.computed // size, returns=False)
-        rank.released += before - rank.in_use()
+        request.held = -(-computed // size)
+        rank.tokens_held -= computed
+        rank.cache.release(request, computed // size, returns=False)
+        rank.released += computed - (overlap - rank.pool.overlap) * size
         rank.releases += 1
     else:
         # Preempted while its last token was on the way.

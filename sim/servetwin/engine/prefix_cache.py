@@ -271,8 +271,11 @@ class PrefixCache:
         """
         held = request.held
         pool = self.pool
-        request.held = 0
         path = request.path
+        request.held = 0
+        if path is None and not returns:
+            pool.put(None, 0, held)
+            return
         chain = min(request.chain_blocks, held)
         heir = self._heir(request, chain, full, returns)
         if heir is None:

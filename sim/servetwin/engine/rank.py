@@ -44,6 +44,7 @@ class Rank:
         "_ended",
         "_leavers",
         "_output_ps",
+        "_block_size",
         "_padded",
         "_preempted",
         "_price",
@@ -97,6 +98,7 @@ class Rank:
         self.on_gap = on_gap
         self.on_finished = on_finished
         self._price = step_time.price
+        self._block_size = settings.block_size
         self._padded = _padding(settings.graph_sizes)
         self.pool = BlockPool(settings.num_blocks)
         self.cache = PrefixCache(self.pool, settings.block_size, settings.prefix_caching)
@@ -252,11 +254,11 @@ class Rank:
         size = batch.size
         padded = self._padded
         graph = size < len(padded)
-        contexts, growing = self._contexts()
+        contexts, growing = self._contexts() if batch.windows else ((batch.context,), (size,))
         shape = StepShape(size, padded[size] if graph else size, graph, size, size, contexts, growing)
         late = self.rejoined or None
         self.rejoined = None
-        held = self.in_use() + size
+        held = self.tokens_held - self.pool.overlap * self._block_size + size
         context = batch.context
         return PlannedStep(shape, self._price(shape), batch.version, held, self.released, late, size, context, context)
 
@@ -283,14 +285,14 @@ class Rank:
         tokens = batch.size + prefill
         padded = self._padded
         graph = tokens < len(padded)
-        contexts, growing = self._contexts()
+        contexts, growing = self._contexts() if batch.windows else ((batch.context,), (batch.size,))
         shape = StepShape(
             tokens, padded[tokens] if graph else tokens, graph, batch.size + len(chunks), batch.size, contexts, growing,
             tuple(sizes),
         )  # fmt: skip
         late = self.rejoined or None
         self.rejoined = None
-        held = self.in_use() + tokens
+        held = self.tokens_held - self.pool.overlap * self._block_size + tokens
         step = PlannedStep(
             shape, self._price(shape), batch.version, held, self.released, late, batch.size + len(completing), context,
             attended, prefill, completing, recomputed,
@@ -307,10 +309,8 @@ class Rank:
         self.batch.advance(1)
 
     def _contexts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Per attention kind, the context of the batch and how many of its requests grow."""
+        """Per attention kind of a model with windows, the context of the batch and how many requests grow."""
         batch = self.batch
-        if not batch.windows:
-            return (batch.context,), (batch.size,)
         return (
             (batch.context, *(window.context for window in batch.windows)),
             (batch.size, *(window.growing for window in batch.windows)),
@@ -318,12 +318,18 @@ class Rank:
 
     def give(self, request: Request, want: int) -> None:
         """Blocks for the request's next ``want`` tokens, which can be found from now on."""
-        self.cache.hold(request, -(-(request.computed + want) // self.settings.block_size))
+        blocks = -(-(request.computed + want) // self.settings.block_size)
+        if request.path is None:
+            self.pool.take(blocks - request.held)
+            request.held = blocks
+        else:
+            self.cache.hold(request, blocks)
         self.fill(request, want)
 
     def fill(self, request: Request, want: int) -> None:
         """The next ``want`` tokens of a prefilling request are about to be computed."""
-        self.cache.fill(request, request.computed + want)
+        if request.path is not None:
+            self.cache.fill(request, request.computed + want)
         if self.connector is not None:
             self.connector.saved(request, request.computed + want)
 
@@ -410,10 +416,6 @@ class Rank:
         """The outputs of ``count`` steps inside a series, in which nobody ends, are there."""
         self.next_output += count
         self.generated += count * step.emitted
-
-    def in_use(self) -> int:
-        """Tokens in the KV cache, those that several requests share counted once."""
-        return self.tokens_held - self.pool.overlap * self.settings.block_size
 
     def admits(self) -> bool:
         """Whether a request that arrives now could be admitted before something else changes."""

@@ -107,11 +107,16 @@ class AttentionPrices:
     def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Attention of all prefill chunks of a step: picoseconds bound by arithmetic and bound by HBM; one is
         0."""
-        pairs = read = before = 0
-        for new, context in chunks:
-            before += context
-            pairs += new * context + (new * (new + 1) >> 1)
-            read += new + context
+        if len(chunks) == 1:
+            ((new, before),) = chunks
+            pairs = new * before + (new * (new + 1) >> 1)
+            read = new + before
+        else:
+            pairs = read = before = 0
+            for new, context in chunks:
+                before += context
+                pairs += new * context + (new * (new + 1) >> 1)
+                read += new + context
         compute = pairs * self._chunk_pair_ps[0]
         memory = read * self._chunk_read_ps[0]
         for kind, window in self._windowed:

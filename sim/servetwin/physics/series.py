@@ -35,11 +35,14 @@ class Series:
         # k·first + growth·k(k−1)/2 = span, in the form that does not cancel for small growth.
         half = growth / 2
         slope = first - half
-        k = int(2 * span / (slope + sqrt(slope * slope + 4 * half * span)))
-        while k * first + growth * (k * (k - 1) // 2) < span:
+        k = int(2 * span / (slope + sqrt(slope * slope + 2 * growth * span)))
+        reached = k * first + growth * (k * (k - 1) >> 1)
+        while reached < span:
+            reached += first + k * growth
             k += 1
-        while k > 0 and (k - 1) * first + growth * ((k - 1) * (k - 2) // 2) >= span:
+        while reached - first - (k - 1) * growth >= span:
             k -= 1
+            reached -= first + k * growth
         return k
 
     def steps_before(self, time_ps: int) -> int:

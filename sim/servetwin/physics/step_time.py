@@ -76,10 +76,13 @@ class RooflineStepTime:
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._padded: dict[int, tuple[int, int, int]] = {}
+        self._has_experts = any(isinstance(operator, Experts) for _, operator in self._operators)
         self._experts: dict[int, tuple[int, int]] = {}
         self._heads: dict[int, tuple[int, int]] = {}
         self._decode: dict[tuple[int, int, int], tuple[int, int, int, int, Slopes]] = {}
         self._kinds = len(self.windows) + 1
+        self._decode_slopes = self._attention.slopes(1, False)
+        self._mixed_slopes = self._attention.slopes(1, True)
 
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
@@ -117,13 +120,11 @@ class RooflineStepTime:
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order: host, the layers with their all-reduces, logits, sampling. Sums to the price
         exactly."""
-        compute, memory, communication, host = self._layers_base(shape)
+        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
         slopes = self._attention.slopes(shape.width, bool(shape.chunks))
         for (by_compute, by_memory), context in zip(slopes, shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
-        rows = shape.requests + shape.decodes * (shape.width - 1)
-        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
         phases = [
             Phase("host", "host", 1, host),
             Phase("layers", "hbm", self._layers, memory),
@@ -131,7 +132,7 @@ class RooflineStepTime:
             Phase("all-reduce", "link", self._layers, communication),
             Phase("logits", "hbm", 1, head_memory),
             Phase("logits", "sm", 1, head_compute),
-            Phase("sampling", "hbm", 1, self._row_ps * rows),
+            Phase("sampling", "hbm", 1, sampling),
         ]
         return [phase for phase in phases if phase.ps]
 
@@ -161,21 +162,21 @@ class RooflineStepTime:
 
     def _base(self, shape: StepShape) -> tuple[int, int, int, int, Slopes]:
         """The price without the context that decodes read: compute, memory, communication, host; and its slopes."""
-        compute, memory, communication, host = self._layers_base(shape)
-        rows = shape.requests + shape.decodes * (shape.width - 1)
-        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
-        return (
-            compute + head_compute,
-            memory + head_memory + self._row_ps * rows,
-            communication,
-            host,
-            self._attention.slopes(shape.width, bool(shape.chunks)),
-        )
+        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
+        if shape.width == 1:
+            slopes = self._mixed_slopes if shape.chunks else self._decode_slopes
+        else:
+            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
+        return compute + head_compute, memory + head_memory + sampling, communication, host, slopes
 
-    def _layers_base(self, shape: StepShape) -> tuple[int, int, int, int]:
-        """The layers without the context that decodes read: compute, memory, communication; and host time."""
+    def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int]:
+        """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,
+        memory of the output matrix; sampling."""
         compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
-        expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
+        if self._has_experts:
+            expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
+            compute += expert_compute
+            memory += expert_memory
         host = self._host_ps
         if shape.chunks:
             chunk_compute, chunk_memory = self._attention.chunks_ps(shape.chunks)
@@ -184,8 +185,13 @@ class RooflineStepTime:
             host = self._mixed_host_ps
         if shape.link_share != 1.0:
             communication = self._communication(shape.padded_tokens, shape.link_share)
-        memory += expert_memory + self._per_request_ps * shape.requests
-        return compute + expert_compute, memory, communication, host
+        requests = shape.requests
+        rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)
+        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
+        return (
+            compute, memory + self._per_request_ps * requests, communication, host, head_compute, head_memory,
+            self._row_ps * rows,
+        )  # fmt: skip
 
     def _fill(self, tokens: int) -> tuple[int, int, int]:
         """Price of the operators that run on padded tokens: compute, memory, communication [ps]."""
