@@ -74,6 +74,8 @@ class Fleet:
         self._changed(replica)
 
     def _changed(self, replica: int) -> None:
+        if not self._heaps:
+            return
         self._version[replica] = version = self._version[replica] + 1
         for metric, heap in self._heaps.items():
             if len(heap) > 64 + 4 * len(self._replicas):

@@ -101,6 +101,10 @@ class GapSet:
 
     def order_statistic(self, rank: int) -> int:
         """The gap [ps] that has exactly ``rank`` gaps before it in ascending order."""
+        return self._neighbours(rank)[0]
+
+    def _neighbours(self, rank: int) -> tuple[int, int | None]:
+        """The gaps [ps] with ``rank`` and ``rank + 1`` gaps before them; None where the second lies elsewhere."""
         low, high = self._bracket(rank)
         while low < high:
             inside, below, blocks = self._inside(low, high)
@@ -111,7 +115,7 @@ class GapSet:
                 high = middle
             else:
                 low = middle + 1
-        return low
+        return low, None
 
     def distribution(self) -> tuple[Floats, Floats]:
         """Gaps [ms] and the share (0–1) of gaps up to them, to draw: good to about one part in 4,096 of the gap."""
@@ -133,10 +137,11 @@ class GapSet:
         place = (self.count - 1) * (percent / 100)
         rank = floor(place)
         share = place - rank
-        lower = self.order_statistic(rank) / PS_PER_MS
+        this, following = self._neighbours(rank)
+        lower = this / PS_PER_MS
         if rank + 1 >= self.count or share == 0:
             return lower
-        upper = self.order_statistic(rank + 1) / PS_PER_MS
+        upper = (self.order_statistic(rank + 1) if following is None else following) / PS_PER_MS
         step = upper - lower
         return lower + step * share if share < 0.5 else upper - step * (1 - share)
 
@@ -189,8 +194,8 @@ class GapSet:
         return sum(exact_sum(block.below(value) * block.weight) for block in self._blocks())
 
 
-def _pick(blocks: list[Block], low: int, high: int, rank: int) -> int:
-    """Among the gaps in [low, high], the one with ``rank`` gaps before it."""
+def _pick(blocks: list[Block], low: int, high: int, rank: int) -> tuple[int, int | None]:
+    """Among the gaps in [low, high], those with ``rank`` and ``rank + 1`` gaps before them (None: not among them)."""
     values, weights = [], []
     for block in blocks:
         before = block.below(low)
@@ -200,7 +205,8 @@ def _pick(blocks: list[Block], low: int, high: int, rank: int) -> int:
     every = np.concatenate(values)
     order = np.argsort(every)
     reached = np.cumsum(np.concatenate(weights)[order])
-    return int(every[order[np.searchsorted(reached, rank, side="right")]])
+    this, following = np.searchsorted(reached, [rank, rank + 1], side="right").tolist()
+    return int(every[order[this]]), int(every[order[following]]) if following < len(order) else None
 
 
 def _ascending(first: Ints, growth: Ints, count: Ints, weight: Ints) -> Block:
