@@ -122,10 +122,10 @@ def compare(naive: NaiveResult, real: Drive) -> None:
     for index, executor in enumerate(real.executors):
         steps = naive.steps[index]
         assert real.log.steps(index) == [as_logged(step) for step in steps]
-        assert executor.steps == len(steps)
+        assert executor.accounts.steps == len(steps)
         assert executor.rank.pool.free == naive.blocks_free[index]
         # Work that was done twice is booked apart, so only the sum is the same.
-        ledger = executor.ledger
+        ledger = executor.accounts
         parts = (ledger.compute_ps, ledger.memory_ps, ledger.communication_ps, ledger.host_ps, ledger.recompute_ps)
         assert sum(parts) == sum(step.duration_ps for step in steps)
         audit_rank(executor.rank, index)

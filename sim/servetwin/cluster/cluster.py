@@ -83,7 +83,7 @@ class Cluster:
         rows = []
         for replica in self.replicas:
             executor = replica.executor
-            steps = executor.ledger
+            steps = executor.accounts
             row = dict.fromkeys(LEDGER_BUCKETS, 0)
             row["compute"] = steps.compute_ps
             row["hbm"] = steps.memory_ps
@@ -104,4 +104,4 @@ class Cluster:
     @property
     def steps(self) -> int:
         """Engine steps that have ended."""
-        return sum(replica.executor.steps for replica in self.replicas)
+        return sum(replica.executor.accounts.steps for replica in self.replicas)

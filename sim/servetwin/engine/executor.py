@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 
 from simpy.events import Event
 
+from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.audit import audit_rank
 from servetwin.engine.device import Device
-from servetwin.engine.ledger import StepLedger
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EVERY_OPERATION, SKIP_AHEAD, EngineSettings, KVConnector, Scheduler
@@ -60,19 +60,15 @@ class Executor:
         self.rank = Rank(
             settings, step_time, scheduler, log.gap, on_finished, lambda: env._now, self._returning, connector
         )
-        self.ledger = StepLedger()
-        #: Steps that have ended.
-        self.steps = 0
+        self.accounts = StepAccounts(index, self.rank, step_time, log)
         self._env = env
         self._step_time = step_time
-        self._log = log
         self._on_finished = on_finished
         self._strict = strict
         self._skip_ahead = stepping == SKIP_AHEAD
         order = priority(BOUNDARY, index)
         self._device = Device(env, order, gpus) if stepping == EVERY_OPERATION else None
         self._nap = Nap(env, order)
-        self._output_ps = settings.output_ps_per_request
         self._depth = settings.depth
         #: What is under way: perhaps a first step of its own kind, then ``_series``, whose first step is ``_step``.
         self._busy = False
@@ -122,23 +118,25 @@ class Executor:
         return generated
 
     def stop(self, now: int) -> None:
-        """Account for what has happened up to ``now`` [ps], in the middle of a run or not; the executor is over."""
+        """Account for what has happened before ``now`` [ps], in the middle of a run or not; the executor is over.
+
+        A step that ends at ``now`` is cut off like any other: its output comes too late.
+        """
         if not self._busy:
             return
         self._busy = False
-        series = self._series
-        head = self._head
+        series, head, accounts = self._series, self._head, self.accounts
         if head is not None:
             start = series.start_ps - head.price.total_ps
-            if now < series.start_ps:
-                self.ledger.add_partial(head.price, 0, now - start)
+            if now <= series.start_ps:
+                accounts.step_cut_off(head.price, 0, now - start)
                 return
-            self._end_step(head, start, series.start_ps)
-        done = min(series.count, series.steps_before(now + 1))
+            accounts.step_ended(head, start, series.start_ps)
+        done = min(series.count, series.steps_before(now))
         if done:
-            self._account_series(done)
+            accounts.series_ended(self._step, series, done)
         if done < series.count:
-            self.ledger.add_partial(self._step.price, done, now - series.boundary(done))
+            accounts.step_cut_off(self._step.price, done, now - series.boundary(done))
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
@@ -162,7 +160,8 @@ class Executor:
             if strict:
                 audit_rank(rank, self.index)
             if not (skip_ahead and rank.settled(now) and self._start_run(now)):
-                if self._put_off and rank.batch.size:
+                if self._put_off:
+                    self._put_off = False
                     rank.plan_decodes()
                 rank.plan_ahead(now, ahead)
                 if not pipeline:
@@ -181,7 +180,7 @@ class Executor:
                 self._end_run()
             else:
                 pipeline.popleft()
-                self._end_step(self._step, now, env._now)
+                self.accounts.step_ended(self._step, now, env._now)
 
     def _start_step(self, now: int) -> None:
         """Start the next planned step alone."""
@@ -252,10 +251,10 @@ class Executor:
         rank.pipeline.clear()
         rank.plan_series(count - self._planned)
         if head is not None:
-            self._end_step(head, series.start_ps - head.price.total_ps, series.start_ps)
+            self.accounts.step_ended(head, series.start_ps - head.price.total_ps, series.start_ps)
             if not count:
                 return
-        self._account_series(count)
+        self.accounts.series_ended(self._step, series, count)
         rank.skip_outputs(self._step, count - 1)
         if self._depth:
             rank.retire()
@@ -267,76 +266,6 @@ class Executor:
             else:
                 rank.plan_late(before)
         complete(rank, self._step, now)
-
-    # -- accounts ------------------------------------------------------------------------------------------------
-
-    def _end_step(self, step: PlannedStep, start_ps: int, end_ps: int) -> None:
-        """A single step has ended: hand out its output, and write it to the log and the ledger."""
-        rank = self.rank
-        before = rank.visible_ps
-        held = step.held + step.released - rank.released
-        complete(rank, step, end_ps)
-        self.steps += 1
-        self.ledger.add_step(step)
-        self._write(step, start_ps, 1, step.price.total_ps, rank.visible_ps - before, 0, held)
-        if self._log.wants_phases:
-            self._log.phases(self.index, start_ps, self._step_time.phases(step.shape))
-
-    def _account_series(self, count: int) -> None:
-        """Write the first ``count`` steps of the series to the log and the ledger; its last output is to follow."""
-        series, step, rank = self._series, self._step, self.rank
-        self.steps += count
-        self.ledger.add_series(step.price, count)
-        output = self._output_ps * step.shape.requests
-        start, first = series.start_ps, series.first_ps
-        held = step.held + step.released - rank.released
-        gap = start + first + output - rank.visible_ps
-        done = 0
-        # Tokens of a smaller batch may not overtake those of the step before; rare, and then step by step.
-        while gap < 0 and done < count:
-            self._write(step, series.boundary(done), 1, first + done * series.growth_ps, 0, done, held)
-            done += 1
-            gap = series.boundary(done + 1) + output - rank.visible_ps
-        if done < count:
-            if done:
-                start = series.boundary(done)
-                first += done * series.growth_ps
-            self._write(step, start, count - done, first, gap, done, held)
-            if count > 1:
-                # The output of the steps before the last; the last is completed by itself.
-                rank.visible_ps = max(rank.visible_ps, series.boundary(count - 1) + output)
-        if self._log.wants_phases:
-            self._log.phases(self.index, series.start_ps, self._step_time.phases(step.shape))
-
-    def _write(
-        self, step: PlannedStep, start_ps: int, count: int, first_ps: int, gap_ps: int, done: int, held: int
-    ) -> None:
-        """A segment of ``count`` steps, the first of which comes ``done`` steps after ``step`` in its series."""
-        shape, price, log = step.shape, step.price, self._log
-        decodes = shape.decodes
-        grown = done * decodes
-        segments = log.segments
-        segments += (
-            self.index,
-            start_ps,
-            count,
-            first_ps,
-            price.growth_ps,
-            gap_ps,
-            decodes if step.late is None else decodes - len(step.late),
-            shape.tokens,
-            step.prefill_tokens,
-            step.emitted,
-            decodes,
-            step.context + grown,
-            step.attended + grown,
-            held + grown,
-            price.compute_ps + done * price.compute_growth_ps,
-            price.memory_ps + done * price.memory_growth_ps,
-            price.compute_growth_ps,
-        )
-        if len(segments) > log.segment_limit:
-            log.flush_segments()
 
     def _misfit(self, request: Request) -> str:
         """Why the request can never run here, or nothing."""

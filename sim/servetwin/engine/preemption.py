@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from servetwin.engine.entering import queue_key
 from servetwin.engine.states import DECODING, ENDING, PAUSED, WAITING
 from servetwin.request import Request
 
@@ -57,7 +58,7 @@ def preempt(rank: Rank, request: Request, blocks_of_this_step: int) -> None:
     request.preemptions += 1
     if request.state != ENDING:
         request.state = WAITING
-    rank.waiting.push_preempted(request, rank.key(request, in_flight))
+    rank.waiting.push_preempted(request, queue_key(rank, request, in_flight))
 
 
 def _sat_out(rank: Rank, request: Request) -> bool:

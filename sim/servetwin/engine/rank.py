@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from servetwin.engine.admission import admit_waiting
 from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.blocks import BlockPool
+from servetwin.engine.entering import enter, return_loaded
 from servetwin.engine.in_order import schedule_in_order
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.prefix_cache import PrefixCache
 from servetwin.engine.protocols import EngineSettings, KVConnector, Scheduler
-from servetwin.engine.states import DECODING, ENDING, WAITING
+from servetwin.engine.states import DECODING, ENDING
+from servetwin.engine.steps import StepMaker
 from servetwin.engine.waiting import FcfsQueue, KeyedQueue, WaitingQueue
-from servetwin.physics.protocols import StepShape, StepTime
+from servetwin.physics.protocols import StepTime
 from servetwin.request import Request
 
 
@@ -41,13 +42,8 @@ class Rank:
     """
 
     __slots__ = (
-        "_ended",
-        "_leavers",
-        "_output_ps",
-        "_block_size",
-        "_padded",
         "_preempted",
-        "_price",
+        "_steps",
         "admitted",
         "aside",
         "batch",
@@ -97,9 +93,7 @@ class Rank:
         self.scheduler = scheduler
         self.on_gap = on_gap
         self.on_finished = on_finished
-        self._price = step_time.price
-        self._block_size = settings.block_size
-        self._padded = _padding(settings.graph_sizes)
+        self._steps = StepMaker(settings, step_time)
         self.pool = BlockPool(settings.num_blocks)
         self.cache = PrefixCache(self.pool, settings.block_size, settings.prefix_caching)
         self.batch = DecodeBatch(settings.block_size, step_time.windows)
@@ -186,9 +180,9 @@ class Rank:
         """Both passes of vLLM's ``schedule``; False if they find no work."""
         incoming = self.incoming
         while incoming and incoming[0].queued_ps <= now:
-            self._enter(incoming.popleft())
+            enter(self, incoming.popleft())
         if self.returning:
-            self._return(now)
+            return_loaded(self, now)
         if self.paused:
             self._rejoin()
         self.retire()
@@ -250,71 +244,21 @@ class Rank:
 
     def decodes(self) -> PlannedStep:
         """The next step to be planned, if it consists of today's decodes."""
-        batch = self.batch
-        size = batch.size
-        padded = self._padded
-        graph = size < len(padded)
-        contexts, growing = self._contexts() if batch.windows else ((batch.context,), (size,))
-        shape = StepShape(size, padded[size] if graph else size, graph, size, size, contexts, growing)
-        late = self.rejoined or None
-        self.rejoined = None
-        held = self.tokens_held - self.pool.overlap * self._block_size + size
-        context = batch.context
-        return PlannedStep(shape, self._price(shape), batch.version, held, self.released, late, size, context, context)
+        return self._steps.decodes(self)
 
     def _commit_mixed(self, chunks: list[tuple[Request, int]]) -> None:
-        """Make a step with prefill chunks, and move the state on to the one after it."""
-        batch = self.batch
-        completing: list[Request] = []
-        sizes = []
-        prefill = recomputed = 0
-        context = attended = batch.context
-        for request, want in chunks:
-            before = request.computed
-            sizes.append((want, before))
-            request.computed = after = before + want
-            prefill += want
-            context += after
-            attended += want * before + (want * (want + 1) >> 1)
-            if request.recompute_left:
-                again = min(want, request.recompute_left)
-                request.recompute_left -= again
-                recomputed += again
-            if after == request.target:
-                completing.append(request)
-        tokens = batch.size + prefill
-        padded = self._padded
-        graph = tokens < len(padded)
-        contexts, growing = self._contexts() if batch.windows else ((batch.context,), (batch.size,))
-        shape = StepShape(
-            tokens, padded[tokens] if graph else tokens, graph, batch.size + len(chunks), batch.size, contexts, growing,
-            tuple(sizes),
-        )  # fmt: skip
-        late = self.rejoined or None
-        self.rejoined = None
-        held = self.tokens_held - self.pool.overlap * self._block_size + tokens
-        step = PlannedStep(
-            shape, self._price(shape), batch.version, held, self.released, late, batch.size + len(completing), context,
-            attended, prefill, completing, recomputed,
-        )  # fmt: skip
+        """Plan a step with prefill chunks, and move the state on to the one after it."""
+        step = self._steps.mixed(self, chunks)
         self.pipeline.append(step)
-        self._advance(tokens)
-        batch.version += 1
-        for request in completing:
+        self._advance(step.shape.tokens)
+        self.batch.version += 1
+        for request in step.completing or ():
             self._prefilled(request)
 
     def _advance(self, tokens: int) -> None:
         """A step of ``tokens`` tokens has been planned."""
         self.tokens_held += tokens
         self.batch.advance(1)
-
-    def _contexts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Per attention kind of a model with windows, the context of the batch and how many requests grow."""
-        batch = self.batch
-        return (
-            (batch.context, *(window.context for window in batch.windows)),
-            (batch.size, *(window.growing for window in batch.windows)),
-        )
 
     def give(self, request: Request, want: int) -> None:
         """Blocks for the request's next ``want`` tokens, which can be found from now on."""
@@ -343,33 +287,6 @@ class Rank:
         else:
             request.state = DECODING
             self.batch.join(request)
-
-    def _enter(self, request: Request) -> None:
-        request.state = WAITING
-        self.waiting.push(request, self.key(request))
-
-    def key(self, request: Request, in_flight: int = 0) -> Any:
-        """The place of a request that enters the waiting queue, where that is not a matter of arrival.
-
-        Args:
-            request: the request.
-            in_flight: how many of its produced tokens are still on the way.
-        """
-        scheduler = self.scheduler
-        if scheduler.fcfs:
-            return None
-        cached = 0
-        if scheduler.reads_cache:
-            found, _ = self.cache.look_up(request, request.prompt_tokens + request.produced - in_flight)
-            cached = found * self.settings.block_size
-        return scheduler.order(request, cached)
-
-    def _return(self, now: int) -> None:
-        """Requests come back from the connector, with their blocks."""
-        while self.returning and self.returning[0][0] <= now:
-            request = self.returning.popleft()[1]
-            del self.aside[request]
-            self.waiting.push_preempted(request, self.key(request))
 
     def _rejoin(self) -> None:
         """Requests that sat out the step before decode again."""
@@ -424,11 +341,3 @@ class Rank:
         if len(self.running) >= self.settings.max_num_seqs:
             return False
         return not (self.scheduler.fcfs and self.waiting)
-
-
-def _padding(graph_sizes: tuple[int, ...]) -> list[int]:
-    """By number of tokens, the smallest captured size that holds them."""
-    padded: list[int] = [0] if graph_sizes else []
-    for size in graph_sizes:
-        padded.extend([size] * (size + 1 - len(padded)))
-    return padded

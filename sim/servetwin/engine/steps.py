@@ -1,0 +1,96 @@
+"""From the state of a rank to the shape and price of its next step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from servetwin.engine.plan import PlannedStep
+from servetwin.engine.protocols import EngineSettings
+from servetwin.physics.protocols import StepShape, StepTime
+from servetwin.request import Request
+
+if TYPE_CHECKING:
+    from servetwin.engine.batch import DecodeBatch
+    from servetwin.engine.rank import Rank
+
+
+class StepMaker:
+    """Makes planned steps.
+
+    Args:
+        settings: the engine's settings: captured graph sizes and block size.
+        step_time: prices the steps.
+    """
+
+    __slots__ = ("_block_size", "_padded", "_price")
+
+    def __init__(self, settings: EngineSettings, step_time: StepTime) -> None:
+        self._price = step_time.price
+        self._block_size = settings.block_size
+        self._padded = _padding(settings.graph_sizes)
+
+    def decodes(self, rank: Rank) -> PlannedStep:
+        """A step of the decode batch alone."""
+        batch = rank.batch
+        size = batch.size
+        padded = self._padded
+        graph = size < len(padded)
+        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (size,))
+        shape = StepShape(size, padded[size] if graph else size, graph, size, size, contexts, growing)
+        late = rank.rejoined or None
+        rank.rejoined = None
+        held = rank.tokens_held - rank.pool.overlap * self._block_size + size
+        context = batch.context
+        return PlannedStep(shape, self._price(shape), batch.version, held, rank.released, late, size, context, context)
+
+    def mixed(self, rank: Rank, chunks: list[tuple[Request, int]]) -> PlannedStep:
+        """A step of the decode batch and of prefill chunks, whose tokens count as computed from here on."""
+        batch = rank.batch
+        completing: list[Request] = []
+        sizes = []
+        prefill = recomputed = 0
+        context = attended = batch.context
+        for request, want in chunks:
+            before = request.computed
+            sizes.append((want, before))
+            request.computed = after = before + want
+            prefill += want
+            context += after
+            attended += want * before + (want * (want + 1) >> 1)
+            if request.recompute_left:
+                again = min(want, request.recompute_left)
+                request.recompute_left -= again
+                recomputed += again
+            if after == request.target:
+                completing.append(request)
+        tokens = batch.size + prefill
+        padded = self._padded
+        graph = tokens < len(padded)
+        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (batch.size,))
+        shape = StepShape(
+            tokens, padded[tokens] if graph else tokens, graph, batch.size + len(chunks), batch.size, contexts, growing,
+            tuple(sizes),
+        )  # fmt: skip
+        late = rank.rejoined or None
+        rank.rejoined = None
+        held = rank.tokens_held - rank.pool.overlap * self._block_size + tokens
+        return PlannedStep(
+            shape, self._price(shape), batch.version, held, rank.released, late, batch.size + len(completing), context,
+            attended, prefill, completing, recomputed,
+        )  # fmt: skip
+
+
+def _windowed(batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Per attention kind of a model with windows, the context of the batch and how many requests grow."""
+    return (
+        (batch.context, *(window.context for window in batch.windows)),
+        (batch.size, *(window.growing for window in batch.windows)),
+    )
+
+
+def _padding(graph_sizes: tuple[int, ...]) -> list[int]:
+    """By number of tokens, the smallest captured size that holds them."""
+    padded: list[int] = [0] if graph_sizes else []
+    for size in graph_sizes:
+        padded.extend([size] * (size + 1 - len(padded)))
+    return padded
