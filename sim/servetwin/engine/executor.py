@@ -82,6 +82,8 @@ class Executor:
         #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
         self._put_off = False
         self._front_end_ps = 0
+        #: The longest prompt + output that can run here.
+        self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
         env.process(self._run())
 
     # -- what others call ----------------------------------------------------------------------------------------
@@ -92,10 +94,9 @@ class Executor:
         A request that can never fit is rejected at once, with its reason.
         """
         settings = self.settings
-        reason = self._misfit(request)
-        if reason:
+        if request.prompt_tokens + request.output_tokens > self._most_tokens:
             request.outcome = REJECTED
-            request.reason = reason
+            request.reason = self._misfit(request.prompt_tokens + request.output_tokens)
             self._on_finished(request, self._env._now)
             return
         ready = self._env._now + settings.front_end_ps + settings.front_end_per_token_ps * request.prompt_tokens
@@ -267,13 +268,11 @@ class Executor:
                 rank.plan_late(before)
         complete(rank, self._step, now)
 
-    def _misfit(self, request: Request) -> str:
-        """Why the request can never run here, or nothing."""
+    def _misfit(self, tokens: int) -> str:
+        """Why a request of so many prompt and output tokens can never run here."""
         settings = self.settings
-        tokens = request.prompt_tokens + request.output_tokens
         if tokens > settings.max_model_len:
             return f"{tokens} tokens exceed max_model_len {settings.max_model_len}"
+        # The last token is never fed back, so it needs no slot.
         blocks = -(-(tokens - 1) // settings.block_size)
-        if blocks > settings.num_blocks - 1:
-            return f"needs {blocks} KV blocks, the replica has {settings.num_blocks - 1}"
-        return ""
+        return f"needs {blocks} KV blocks, the replica has {settings.num_blocks - 1}"

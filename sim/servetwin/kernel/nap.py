@@ -16,7 +16,8 @@ def _alarm(env: Environment, time_ps: int, priority: EventPriority, callbacks: l
 
     SimPy's own ``Timeout`` and ``Environment.schedule`` in one, since every sleep goes through here.
     """
-    alarm = Event(env)
+    alarm = Event.__new__(Event)
+    alarm.env = env
     alarm.callbacks = callbacks
     alarm._ok = True
     alarm._value = None

@@ -140,7 +140,8 @@ class ColumnStore:
         self._pack()
         values = np.empty(len(positions), np.int64)
         owners = np.searchsorted(self._starts, positions, side="right") - 1
-        for owner in np.unique(owners).tolist():
+        for owner in range(int(owners.min()), int(owners.max()) + 1) if len(owners) else ():
             mine = owners == owner
-            values[mine] = self._chunks[owner][name][positions[mine] - self._starts[owner]]
+            if mine.any():
+                values[mine] = self._chunks[owner][name][positions[mine] - self._starts[owner]]
         return values
