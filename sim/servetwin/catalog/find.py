@@ -1,7 +1,7 @@
 """Where data lies, and under which names: the only module that knows.
 
-Data of the package is in ``servetwin/_data`` once installed and beside ``sim/`` in a checkout; the user's own
-folders come first.
+Data of the package is in ``servetwin/_data`` once installed and beside ``sim/`` in a checkout; the user's own folders
+come first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Catalog:
             return _describe_gpu(read_gpu(path), path)
         if kind == "calibrations":
             return {**asdict(read_calibration(path)), "file": str(path)}
-        return {"name": path.stem, "file": str(path), "content": read_mapping(path)}
+        return {"name": path.stem, "file": str(path), "content": read_mapping(path, _singular(kind))}
 
     def _folders(self, kind: str) -> Iterator[Path]:
         if kind not in _FOLDERS:
@@ -137,7 +137,7 @@ class Catalog:
                 index.setdefault(fold(name), path)
             if kind in ("hardware", "models", "calibrations"):
                 for path in files.values():
-                    aliases = read_mapping(path).get("aliases") or []
+                    aliases = read_mapping(path, _singular(kind)).get("aliases") or []
                     for alias in aliases if isinstance(aliases, list) else []:
                         index.setdefault(fold(str(alias)), path)
             self._aliases[kind] = index

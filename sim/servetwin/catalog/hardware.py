@@ -1,5 +1,4 @@
-"""GPU profiles and calibrations: YAML in ``hardware_profiles/gpus`` and
-``hardware_profiles/calibrations``."""
+"""GPU profiles and calibrations: the YAML of ``hardware_profiles/gpus`` and ``hardware_profiles/calibrations``."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def read_gpu(path: Path) -> Gpu:
     Raises:
         CatalogError: where the profile is malformed.
     """
-    fields = Fields(read_mapping(path), str(path))
+    fields = Fields(read_mapping(path, "GPU"), str(path))
     sources: list[Source] = []
 
     def figure(parent: Fields, name: str, dimension: str | None) -> float:
@@ -97,7 +96,7 @@ def read_calibration(path: Path) -> Calibration:
     Raises:
         CatalogError: where the file is malformed, or an efficiency is not in (0, 1].
     """
-    fields = Fields(read_mapping(path), str(path))
+    fields = Fields(read_mapping(path, "calibration"), str(path))
     name, engine = fields.text("name"), fields.text("engine")
     fields.strings("aliases")
     sources = tuple(
@@ -111,6 +110,7 @@ def read_calibration(path: Path) -> Calibration:
         engine=engine,
         roofline_power=model.number("power", low=1.0, high=64.0),
         prefill_attention=model.share("prefill_attention"),
+        tile_attention=model.share("tile_attention"),
         element_wise=model.share("element_wise"),
         moe_compute=model.share("moe_compute"),
         eight_bit_compute=model.share("eight_bit_compute"),
@@ -147,7 +147,8 @@ def _kernel_constants(fields: Fields) -> KernelConstants:
         layer_s=fields.quantity("layer", "seconds"),
         moe_memory=fields.share("moe_memory"),
         moe_launch_s=fields.quantity("moe_launch", "seconds"),
-        mixed_kv_factor=fields.number("mixed_kv_factor", high=1.0),
+        mixed_query_tile=fields.number("mixed_query_tile", low=1.0, high=256.0),
+        sort=fields.number("sort", low=0.01, high=100.0),
         quantise_gemm_s=fields.quantity("quantise_gemm", "seconds"),
         quantise_moe_s=fields.quantity("quantise_moe", "seconds"),
         moe_4bit_memory=fields.share("moe_4bit_memory"),

@@ -42,8 +42,7 @@ def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
     """The model that a configuration describes.
 
     Raises:
-        CatalogError: where a needed field is missing or wrong, or the attention is of a kind that is not
-            modelled.
+        CatalogError: where a needed field is missing or wrong, or the attention is of a kind that is not modelled.
     """
     text = fields.inner("text_config") if fields.has("text_config") else fields
     for marker, what in _NOT_MODELLED.items():

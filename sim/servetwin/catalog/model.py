@@ -23,7 +23,7 @@ def read_model(path: Path) -> ModelSpec:
     if path.is_dir():
         path = path / "config.json"
     name = path.parent.name if path.name == "config.json" else path.stem
-    return model_from_mapping(read_mapping(path), file=str(path), name=name)
+    return model_from_mapping(read_mapping(path, "model"), file=str(path), name=name)
 
 
 def model_from_mapping(data: Mapping[str, object], *, file: str, name: str = "custom", path: str = "") -> ModelSpec:

@@ -1,98 +1,154 @@
-"""Reading YAML and JSON files strictly: one mapping, no key twice, and every mistake as one clear message."""
+"""YAML and JSON as servetwin reads them: safe, no key twice, ``1e3`` a number, every fault with its line."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from servetwin.errors import CatalogError
+from servetwin.errors import CatalogError, InputError, nearest_name
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FLOAT = re.compile(
+    r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+_INT = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$")
 
 
-class _UniqueKeyLoader(_Base):  # type: ignore[misc]
-    """A safe loader that refuses a key which stands twice in a mapping."""
+class _DuplicateKeyError(yaml.MarkedYAMLError):
+    """A key that stands twice in one mapping."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """YAML 1.1's plain scalars without dates, and without ``10:20`` as a number of base 60."""
+    replaced = {f"tag:yaml.org,2002:{tag}" for tag in ("float", "int", "timestamp")}
+    return {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in replaced]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, with the differences named above."""
+
+    yaml_implicit_resolvers = _resolvers()
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node; a key may stand in it once."""
+        seen: set[str] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, (list, dict)):
+            if not isinstance(key_node, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be a plain value", key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
-            seen.add(key)
-        result: dict[Any, Any] = super().construct_mapping(node, deep)
-        return result
+            # As text: ``1`` and ``"1"`` are the same key to whoever reads the file.
+            if key_node.value in seen:
+                raise _DuplicateKeyError(None, None, f"the key '{key_node.value}' stands twice", key_node.start_mark)
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CatalogError("there is no such file", file=str(path)) from None
-    except IsADirectoryError:
-        raise CatalogError("this is a directory, not a file", file=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise CatalogError(
-            "the file is not UTF-8 text",
-            file=str(path),
-            path=f"byte {error.start}",
-            allowed="a text file in UTF-8",
-        ) from None
-    except OSError as error:
-        raise CatalogError(f"the file cannot be read: {error.strerror}", file=str(path)) from None
+def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float | int:
+    value = loader.construct_yaml_float(node)
+    # 1e5 without a point is meant as a whole number; a field that wants a float takes one too.
+    if "." not in node.value and value.is_integer():
+        return int(value)
+    return value
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping in a ``.yaml`` or ``.json`` file.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text; raises ``yaml.YAMLError``."""
+    return yaml.load(text, Loader=_Loader)
+
+
+def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) -> dict[str, Any]:
+    """The mapping that a YAML or ``.json`` file holds.
+
+    Args:
+        file: the file.
+        what: what it should be, for messages: "scenario", "model", …
+        error: the class of the errors.
 
     Raises:
-        CatalogError: where the file is missing, is not text, is not YAML or JSON, has a key twice, or holds
-            something else than one mapping.
+        InputError: of that class: the file is missing, a directory, not text, empty, malformed, or no mapping.
     """
-    text = _text(path)
+    text = _read_text(file, what, error)
     try:
-        if path.suffix == ".json":
-            data = json.loads(text, object_pairs_hook=_unique_pairs)
-        else:
-            data = yaml.load(text, Loader=_UniqueKeyLoader)
-    except json.JSONDecodeError as error:
-        raise CatalogError(f"this is not JSON: {error.msg}", file=str(path), path=f"line {error.lineno}") from None
-    except ValueError as error:
-        raise CatalogError(str(error), file=str(path)) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise CatalogError(
-            f"this is not valid YAML: {problem}",
-            file=str(path),
-            path=f"line {mark.line + 1}" if mark else None,
-        ) from None
-    if not isinstance(data, dict):
-        raise CatalogError(
-            "the file must hold one mapping", file=str(path), found="an empty file" if data is None else data,
-            allowed="lines of the form `name: value`",
-        )  # fmt: skip
-    for key in data:
+        value = json.loads(text, object_pairs_hook=_unique_pairs) if file.suffix == ".json" else parse_yaml(text)
+    except json.JSONDecodeError as fault:
+        raise error(f"this is not JSON: {fault.msg}", file=str(file), path=f"line {fault.lineno}") from None
+    except yaml.YAMLError as fault:
+        raise _syntax_error(fault, file, error) from None
+    except ValueError as fault:
+        raise error(str(fault), file=str(file)) from None
+    if value is None:
+        raise error("the file is empty", file=str(file), allowed=f"a {what} in YAML")
+    if not isinstance(value, dict):
+        raise error(
+            f"a {what} file is one mapping of fields", file=str(file), found=value, allowed="lines like 'name: value'"
+        )
+    for key in value:
         if not isinstance(key, str):
-            raise CatalogError("field names must be text", file=str(path), found=key)
-    return data
+            raise error("field names must be text", file=str(file), found=key)
+    return value
+
+
+def _read_text(file: Path, what: str, error: type[InputError]) -> str:
+    if file.is_dir():
+        inside = sorted(entry.name for entry in file.glob("*.yaml"))
+        raise error(
+            f"this is a directory, not a {what} file",
+            file=str(file),
+            allowed=f"a {what} file" + (f"; the directory has {', '.join(inside[:5])}" if inside else ""),
+        )
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        neighbours = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+        nearest = nearest_name(file.name, neighbours)
+        raise error(
+            f"there is no such {what} file",
+            file=str(file),
+            nearest=str(file.parent / nearest) if nearest else None,
+        ) from None
+    except UnicodeDecodeError as fault:
+        raise error(
+            f"the {what} file is not UTF-8 text",
+            file=str(file),
+            path=f"byte {fault.start}",
+            found=f"0x{fault.object[fault.start]:02x}",
+            allowed="UTF-8",
+        ) from None
+    except OSError as fault:
+        raise error(f"the {what} file cannot be read: {fault.strerror}", file=str(file)) from None
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {key!r} stands twice")
-            seen.add(key)
-    return result
+    """A JSON object as a dict; raises ``ValueError`` for a key that stands twice."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"the key '{key}' stands twice in one mapping")
+        seen.add(key)
+    return dict(pairs)
+
+
+def _syntax_error(fault: yaml.YAMLError, file: Path, error: type[InputError]) -> InputError:
+    line, problem = None, str(fault)
+    if isinstance(fault, yaml.MarkedYAMLError):
+        mark = fault.problem_mark or fault.context_mark
+        line = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else None
+        problem = fault.problem or fault.context or problem
+    if isinstance(fault, yaml.reader.ReaderError):
+        problem = f"a character that YAML does not allow: {fault.reason}"
+    if isinstance(fault, _DuplicateKeyError):
+        return error(f"{problem} in one mapping", file=str(file), path=line, allowed="each key once")
+    return error(f"this is not valid YAML: {problem}", file=str(file), path=line)

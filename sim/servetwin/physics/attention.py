@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from servetwin.physics.overheads import Machine
-from servetwin.physics.roofline import PS, picoseconds
-from servetwin.specs import GroupedAttention, LatentAttention, Layer, ModelSpec, bytes_per_value
+from servetwin.physics.roofline import PS, picoseconds, rounded_max
+from servetwin.specs import GroupedAttention, Layer, ModelSpec, bytes_per_value
 
 Slopes = tuple[tuple[int, int], ...]
 """Per attention kind: picoseconds per token of context, bound by arithmetic and bound by HBM [ps]; one of
@@ -50,8 +50,11 @@ class AttentionPrices:
     Decoding reads each request's context once: ``max(bytes / (e_kv · bandwidth), flops / (e_a · peak))`` per
     token of context, both linear, so that the larger one is known before the context is. A prefill chunk
     takes the larger of reading its keys and of its arithmetic; latent attention also decompresses the context
-    of a chunk. In a step with a chunk, kernels that do not pack a query group read KV ``1 + g · (q/kv − 1)``
-    times.
+    of a chunk.
+
+    FlashAttention 2 packs the heads of a query group into one tile of 64 rows only where every request has one
+    token. In a step with a prefill chunk each head of each decoding request has a tile to itself, 63 rows of it
+    padding, and reading the context and that arithmetic are both large: ``rounded_max`` of the two.
 
     Args:
         model: the model.
@@ -67,8 +70,8 @@ class AttentionPrices:
         arithmetic = calibration.prefill_attention * gpu.peak("bf16")
         kinds = len(self.windows) + 1
         self._read = [0.0] * kinds
-        self._read_mixed = [0.0] * kinds
         self._decode = [0.0] * kinds
+        self._tiled = [0.0] * kinds
         self._pair = [0.0] * kinds
         self._expand = 0.0
         for layer in model.layers:
@@ -76,14 +79,17 @@ class AttentionPrices:
             kind = 0 if attention.window is None else self.windows.index(attention.window) + 1
             seconds = layer.count * attention.kv_values(tensor) * bytes_per_value(kv_cache) / bandwidth
             self._read[kind] += seconds
-            self._read_mixed[kind] += seconds * _rereads(attention, tensor, kernels.mixed_kv_factor)
-            self._decode[kind] += layer.count * attention.decode_flops() / tensor / arithmetic
+            flops = layer.count * attention.decode_flops() / tensor
+            self._decode[kind] += flops / arithmetic
+            if isinstance(attention, GroupedAttention) and kernels.mixed_query_tile > 1:
+                self._tiled[kind] += kernels.mixed_query_tile * flops / (calibration.tile_attention * gpu.peak("bf16"))
             self._pair[kind] += layer.count * attention.prefill_flops() / tensor / arithmetic
             self._expand += _expansion(layer, tensor) / (kernels.gemm_compute * gpu.peak("bf16"))
         self.per_request_ps = picoseconds(model.num_layers * kernels.attention_per_request_s)
         self._slopes: dict[tuple[int, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
-        self._chunk_read_ps = [seconds * PS for seconds in self._read_mixed]
+        self._power = calibration.roofline_power
+        self._chunk_read_ps = [seconds * PS for seconds in self._read]
         self._chunk_pair_ps = [seconds * PS for seconds in self._pair]
         self._expand_ps = self._expand * PS
 
@@ -96,13 +102,18 @@ class AttentionPrices:
         """
         found = self._slopes.get((width, mixed))
         if found is None:
-            read = self._read_mixed if mixed else self._read
-            found = tuple(
-                (picoseconds(width * compute), 0) if width * compute > memory else (0, picoseconds(memory))
-                for memory, compute in zip(read, self._decode, strict=True)
-            )
+            found = tuple(self._slope(kind, width, mixed) for kind in range(len(self._read)))
             self._slopes[width, mixed] = found
         return found
+
+    def _slope(self, kind: int, width: int, mixed: bool) -> tuple[int, int]:
+        """The price of one attention kind; see ``slopes``."""
+        memory, compute = self._read[kind], width * self._decode[kind]
+        seconds = max(memory, compute)
+        if mixed and self._tiled[kind] > compute:
+            compute = self._tiled[kind]
+            seconds = rounded_max(memory, compute, self._power)
+        return (picoseconds(seconds), 0) if compute > memory else (0, picoseconds(seconds))
 
     def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Attention of all prefill chunks of a step: picoseconds bound by arithmetic and bound by HBM; one is
@@ -127,16 +138,8 @@ class AttentionPrices:
         return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)
 
 
-def _rereads(attention: GroupedAttention | LatentAttention, tensor: int, factor: float) -> float:
-    """How often a mixed step reads KV: ``1 + g · (q/kv − 1)``."""
-    if isinstance(attention, LatentAttention):
-        return 1.0
-    group = max(1.0, attention.heads / tensor / attention.local_kv_heads(tensor))
-    return 1.0 + factor * (group - 1.0)
-
-
 def _expansion(layer: Layer, tensor: int) -> float:
     """Arithmetic [FLOP] to decompress one token of a chunk's context, on one rank."""
-    if isinstance(layer.attention, LatentAttention):
-        return layer.count * layer.attention.expansion_flops() / tensor
-    return 0.0
+    if isinstance(layer.attention, GroupedAttention):
+        return 0.0
+    return layer.count * layer.attention.expansion_flops() / tensor

@@ -72,7 +72,9 @@ class RooflineStepTime:
         self._attention = AttentionPrices(model, tensor, kv_cache, machine)
         self._per_request_ps = self._attention.per_request_ps
         self._reduce = AllReduce(gpu, tensor, calibration)
-        self._row_ps = picoseconds(calibration.sampling(sampling) * model.vocab / 32_000)
+        greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
+        row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
+        self._row_ps = picoseconds(row_s * model.vocab / 32_000)
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._padded: dict[int, tuple[int, int, int]] = {}

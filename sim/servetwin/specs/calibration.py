@@ -20,8 +20,9 @@ class KernelConstants:
         layer_s: constant per layer: norms, rotary embedding, activation, attention launch [s].
         moe_memory: share of HBM bandwidth that reading experts reaches.
         moe_launch_s: constant per mixture layer: routing, sorting, launches [s].
-        mixed_kv_factor: g; in a step with a prefill chunk KV bytes are read ``1 + g·(q/kv − 1)`` times, for
-            attention kernels that do not pack a query group in mixed batches.
+        mixed_query_tile: rows of the tile in which attention computes each head of a decoding request in a step
+            with a prefill chunk; 1 where the kernels pack the heads of a query group into one tile.
+        sort: time of sorting logits, as a multiple of ``Calibration.sampling_s``, in which H100 is 1.
         quantise_gemm_s: quantising the activations of one 8-bit matrix product [s].
         quantise_moe_s: the same for the experts of one layer [s].
         moe_4bit_memory: share of HBM bandwidth that reading 4-bit experts reaches.
@@ -36,7 +37,8 @@ class KernelConstants:
     layer_s: float
     moe_memory: float
     moe_launch_s: float
-    mixed_kv_factor: float
+    mixed_query_tile: float
+    sort: float
     quantise_gemm_s: float
     quantise_moe_s: float
     moe_4bit_memory: float
@@ -52,6 +54,7 @@ class Calibration:
         engine: the engine it was measured on, with version.
         roofline_power: p of ``(memory^p + compute^p)^(1/p)``.
         prefill_attention: share of peak arithmetic that prefill attention reaches.
+        tile_attention: the same where a tile of rows holds a single query; see ``mixed_query_tile``.
         element_wise: share of HBM bandwidth of norms, activations and residual additions.
         moe_compute: share of ``gemm_compute`` that grouped matrix products of experts reach.
         eight_bit_compute: share of ``gemm_compute`` that matrix products of 8-bit weights reach.
@@ -60,7 +63,7 @@ class Calibration:
         link_latency_s: all-reduce latency per doubling of ranks, where none was measured [s].
         step_s: what the GPU waits for the CPU in each step [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
-        sampling_s: by sampling mode, per row of logits and 32,000 tokens of vocabulary [s].
+        sampling_s: by sampling mode, per row of logits and 32,000 tokens of vocabulary, on H100 [s].
         front_end_s: from arrival to the waiting queue, per request [s].
         front_end_s_per_token: the same per prompt token: tokenising, hashing [s].
         output_s_per_request: delay of a step's tokens per request in the step: detokenising, streaming [s].
@@ -75,6 +78,7 @@ class Calibration:
     engine: str
     roofline_power: float
     prefill_attention: float
+    tile_attention: float
     element_wise: float
     moe_compute: float
     eight_bit_compute: float

@@ -71,7 +71,7 @@ def test_no_two_things_answer_to_one_name() -> None:
     for kind in ("hardware", "models"):
         owner: dict[str, str] = {}
         for name, path in CATALOG._files(kind).items():
-            for alias in {fold(name), *(fold(text) for text in read_mapping(path).get("aliases", []))}:
+            for alias in {fold(name), *(fold(text) for text in read_mapping(path, "profile").get("aliases", []))}:
                 assert owner.setdefault(alias, name) == name, f"{alias} means {owner[alias]} and {name}"
 
 
@@ -131,7 +131,7 @@ def test_paths_are_relative_to_where_they_stand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "one mapping"),
+        (b"", "empty"),
         (b"- 1\n- 2\n", "one mapping"),
         (b"name: a\nname: b\n", "stands twice"),
         (b"layers: [{count: 1, count: 2}]\n", "stands twice"),
@@ -159,6 +159,6 @@ def test_broken_json_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_stands_for_the_configuration_inside(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="no such file") as caught:
+    with pytest.raises(CatalogError, match="no such model file") as caught:
         CATALOG.model(str(tmp_path))
     assert caught.value.file == str(tmp_path / "config.json")
