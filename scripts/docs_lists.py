@@ -1,0 +1,106 @@
+"""Parts of the documentation that list what there is: policies, commands, hardware, models, calibrations, scenarios."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+import yaml
+from docs_schema import cell, docstring_fields, markdown, sentence
+
+from servetwin.catalog.find import Catalog
+from servetwin.cli.list import _catalogued
+from servetwin.cli.main import app
+from servetwin.policies import KINDS, Policy, union
+
+_CATALOG = Catalog()
+_WHERE = {"scheduling": "cluster.engine.scheduling", "routing": "router", "admission": "admission"}
+
+
+def policies() -> str:
+    """Every registered policy, from its docstring."""
+    lines: list[str] = []
+    for kind in KINDS:
+        lines += [f"## {kind.capitalize()}", "", f"In a scenario: `{_WHERE[kind]}`.", ""]
+        # A plug-in that somebody has loaded is not ours to document.
+        for policy in (one for one in union(kind) if one.__module__.startswith("servetwin.")):
+            lines += [f"### `{policy.name()}`", "", *_policy(policy), ""]
+    return "\n".join(lines).strip()
+
+
+def _policy(policy: type[Policy]) -> Iterator[str]:
+    body, described = docstring_fields(inspect.cleandoc(policy.__doc__ or ""))
+    body = body.partition(">>>")[0].strip()
+    for paragraph in body.split("\n\n"):
+        yield markdown(" ".join(paragraph.split()))
+        yield ""
+    fields = policy.parameters()
+    if fields:
+        yield from ("| field | default | meaning |", "|---|---|---|")
+    for field in fields:
+        info = policy.model_fields[field]
+        default = "required" if info.is_required() else f"`{info.default}`"
+        yield f"| `{field}` | {default} | {sentence(cell(described[field]))} |"
+
+
+def commands() -> str:
+    """Every command with its arguments and options, from the program itself."""
+    group = typer.main.get_command(app)
+    lines: list[str] = []
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = [(p.metavar or p.name).upper() for p in arguments]
+        usage = [text if p.required else f"[{text}]" for text, p in zip(usage, arguments, strict=True)]
+        lines += [f"## `servetwin {' '.join([name, *usage])}`", "", inspect.cleandoc(command.help), ""]
+        lines += ["| | meaning |", "|---|---|"]
+        lines += [f"| `{p.name.upper()}` | {cell(p.help)} |" for p in arguments]
+        for option in (p for p in command.params if p.param_type_name == "option"):
+            spelled = ", ".join(f"`{text}`" for text in option.opts)
+            value = "" if option.is_flag or not option.metavar else f" `{option.metavar}`"
+            lines.append(f"| {spelled}{value} | {cell(option.help)} |")
+        lines.append("")
+    return "\n".join(lines).strip()
+
+
+def hardware() -> str:
+    """The GPUs with the figures that matter most."""
+    lines = [
+        "| name | memory | HBM | bf16 | fp8 | fp4 | link, one direction | USD/h | TDP |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name in _CATALOG.names("hardware"):
+        gpu = _CATALOG.gpu(name)
+        peaks = dict(gpu.flops)
+        shown = [f"{peaks[dtype] / 1e12:,.0f}" if dtype in peaks else "–" for dtype in ("bf16", "fp8", "fp4")]
+        cells = [
+            f"`{name}`", f"{gpu.memory_bytes / 2**20:,.0f} MiB", f"{gpu.hbm_bytes_per_s / 1e12:.3g} TB/s", *shown,
+            f"{gpu.nvlink_bytes_per_s / 1e9:,.0f} GB/s", f"{gpu.price_per_hour_usd:.2f}", f"{gpu.tdp_watts:.0f} W",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", "Peaks are dense, in TFLOP/s."])
+
+
+def catalogued(kind: str) -> str:
+    """Names of a kind, and a line about each, as ``servetwin list`` prints them."""
+    rows = _catalogued(kind, _CATALOG)
+    return "\n".join(["| name | |", "|---|---|", *(f"| `{row['name']}` | {cell(row['about'])} |" for row in rows)])
+
+
+def calibration() -> str:
+    """The constants of the default calibration: those of all GPUs, those of each, and where they come from."""
+    path = _CATALOG.describe("calibrations", "default")["file"]
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        content: dict[str, Any] = yaml.safe_load(file)
+    lines = ["| constant, on every GPU | value |", "|---|--:|"]
+    for group in ("roofline", "step", "sampling", "front_end", "output", "memory"):
+        lines += [f"| `{group}.{name}` | {value} |" for name, value in content[group].items()]
+    kernels = content["kernels"]
+    lines += ["", "| constant, by GPU | " + " | ".join(f"`{gpu}`" for gpu in kernels) + " |"]
+    lines.append("|---|" + "--:|" * len(kernels))
+    for name in next(iter(kernels.values())):
+        lines.append(f"| `{name}` | " + " | ".join(str(constants[name]) for constants in kernels.values()) + " |")
+    lines += ["", "Sources:", ""]
+    lines += [f"- {cell(entry['what'])}: {cell(entry['source'])} ({entry['date']})" for entry in content["sources"]]
+    return "\n".join(lines)
