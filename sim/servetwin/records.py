@@ -82,11 +82,20 @@ class RunLog(Protocol):
     def flush_segments(self) -> None:
         """Move ``segments`` into compact columns and empty the list."""
 
-    def gap(self, gap_ps: int) -> None:
-        """One more inter-token gap [ps], of a request that sat out some steps (preempted or starved)."""
+    def gap(self, gap_ps: int, start_ps: int) -> None:
+        """One more inter-token gap [ps], of a request that sat out some steps (preempted or starved).
+
+        ``start_ps`` [ps] is when the step began that yields the token after it.
+        """
 
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
-        """The phases of the segment that starts at ``start_ps`` [ps], for the timeline."""
+        """The phases (``physics.protocols.Phase``) of the first step of a segment, for the timeline.
+
+        Args:
+            replica: index of the replica.
+            start_ps: when the segment starts [ps].
+            phases: the phases, in order.
+        """
 
     def finished(self, request: Request) -> None:
         """A request has met its end, whatever its outcome; its stamps are final."""

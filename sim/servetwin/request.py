@@ -12,7 +12,8 @@ UNFINISHED = "unfinished"
 OUTCOMES = (COMPLETED, REJECTED, FAILED, CANCELLED, UNFINISHED)
 
 Segment = tuple[Any, int]
-"""``(key, tokens)``: the first ``tokens`` tokens of the endless token stream named ``key`` (any hashable)."""
+"""A stretch of a prompt, ``(key, tokens)``: the first ``tokens`` tokens of the endless token stream named ``key`` (any
+hashable). Not to be confused with the segments of a run, which are stretches of steps (``servetwin.records``)."""
 
 
 class Request:
@@ -23,7 +24,43 @@ class Request:
     shared with nobody; an empty tuple means that nothing is. The output continues the stream of the last segment when
     ``continues`` is true (a session, whose next turn repeats it); otherwise it is a stream of its own.
 
-    The fields below "rank" belong to the rank that holds the request and mean nothing to anybody else.
+    Attributes:
+        id: its number, unique in the run.
+        arrival_ps: when it reaches the gateway [ps].
+        prompt_tokens, output_tokens: its lengths. No policy may read the output length: it lies in the future.
+        segments, continues: what the prompt and the output consist of, see above.
+        session_id, turn: its session, -1 = none, and its place in there.
+        class_name, priority: its traffic class, and the priority that goes with it (smaller = more urgent).
+        deadline_ps: until when its first token should be visible [ps]; -1 = no deadline.
+        pool, replica: where it was sent; -1 = nowhere.
+        routed_ps: when the gateway sent it to the replica.
+        queued_ps: when it reached the waiting queue.
+        scheduled_ps: when the first step that it takes part in was planned.
+        prefill_done_ps: when the step that completed its prompt ended.
+        first_token_ps, last_token_ps: when these tokens became visible.
+        hit_tokens: prompt tokens found in the prefix cache when it was first scheduled.
+        predicted_hit_tokens: what the router expected of them; -1 = nothing was expected.
+        recomputed_tokens: tokens that were computed again after preemptions.
+        preemptions: how often it was preempted.
+        drafted_tokens, accepted_tokens: tokens drafted for it by speculation, and those that stood.
+        outcome, reason: how it ended, one of ``OUTCOMES``, and why.
+
+    The others belong to the rank that holds the request and mean nothing to anybody else:
+
+        state: where it is inside the rank (``servetwin.engine.states``).
+        order: its place in the order of admission.
+        computed: tokens of it in the KV cache; while it decodes, as of ``join_step``.
+        target: tokens to be computed before it yields its next token: the prompt and what it has produced.
+        produced: output tokens planned so far; while it decodes, as of ``join_step``.
+        join_step: the first step of its present stretch of decoding, -1 = none since it was admitted.
+        joined: number of that stretch in the batch, 0 = it does not decode.
+        growth_key: when it needs new blocks, see ``DecodeBatch.crossings``.
+        held: KV blocks that it holds; while it decodes, those that it held before.
+        chain_blocks: full blocks along its path.
+        path: the nodes of the prefix cache that it runs through, or None.
+        own: the node in which it finds blocks of its own again after a preemption, or None.
+        preempted_at: tokens that it had in the KV cache when it was last preempted.
+        recompute_left: of the tokens still to be computed, how many had been computed before it was preempted.
     """
 
     __slots__ = (
@@ -112,7 +149,7 @@ class Request:
         self.accepted_tokens = 0
         self.outcome = UNFINISHED
         self.reason = ""
-        # rank
+        # For the rank only.
         self.state = 0
         self.order = -1
         self.computed = 0

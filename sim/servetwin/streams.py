@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 BLOCK = 1024
+"""Numbers drawn at once."""
 
 
 class Streams:

@@ -44,16 +44,6 @@ def ms_to_ps(milliseconds: float) -> int:
     return round(milliseconds * PS_PER_MS)
 
 
-def ps_to_seconds(picoseconds: int) -> float:
-    """``picoseconds`` [ps] in seconds [s]."""
-    return picoseconds / PS_PER_S
-
-
-def ps_to_ms(picoseconds: int) -> float:
-    """``picoseconds`` [ps] in milliseconds [ms]."""
-    return picoseconds / PS_PER_MS
-
-
 def parse_quantity(text: object, dimension: str) -> float:
     """Read a figure with its unit, such as ``"3.35 TB/s"``, into the base unit of ``dimension``.
 

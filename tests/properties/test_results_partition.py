@@ -34,7 +34,7 @@ def result_of(runs, requests, gaps, replicas, flush_every, warmup):
     recorder = Recorder(meta(replicas, slo=slo, warmup_requests=warmup))
     record(recorder, runs, flush_every)
     for gap in gaps:
-        recorder.gap(gap)
+        recorder.gap(gap, 3 * gap)
     for request in requests:
         recorder.finished(request)
     return finish(recorder, 1000 * PS_PER_S)

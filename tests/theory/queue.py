@@ -57,7 +57,7 @@ class Log:
     def flush_segments(self) -> None:
         self.segments.clear()
 
-    def gap(self, gap_ps: int) -> None:
+    def gap(self, gap_ps: int, start_ps: int) -> None:
         pass
 
     def phases(self, replica: int, start_ps: int, phases: list[object]) -> None:

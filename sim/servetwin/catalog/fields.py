@@ -110,10 +110,17 @@ class Fields:
         except ValueError as error:
             raise self.error("a figure with its unit is expected", name, found=value, allowed=str(error)) from None
 
+    def entries(self, name: str) -> list[Any]:
+        """A list of anything; absent = empty."""
+        value = self.take(name, [])
+        if not isinstance(value, list):
+            raise self.error("a list is expected", name, found=value)
+        return value
+
     def strings(self, name: str) -> tuple[str, ...]:
         """A list of text; absent = empty."""
-        value = self.take(name, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        value = self.entries(name)
+        if not all(isinstance(item, str) for item in value):
             raise self.error("a list of text is expected", name, found=value)
         return tuple(value)
 

@@ -74,24 +74,19 @@ class Catalog:
         """The calibration of that name, or in the file at that path."""
         return read_calibration(self._locate("calibrations", name))
 
-    def model(self, reference: str | Mapping[str, Any], base: Path | None = None) -> ModelSpec:
-        """A model by name or alias, by the path of a profile or ``config.json``, or inline.
-
-        Args:
-            reference: the name, the path, or the mapping itself.
-            base: what a relative path is relative to; the working directory otherwise.
-        """
+    def model(self, reference: str | Mapping[str, Any]) -> ModelSpec:
+        """A model by name or alias, by the path of a profile or ``config.json``, or inline."""
         if not isinstance(reference, str):
             return model_from_mapping(reference, file="the scenario", name="inline", path="model")
-        return read_model(self._locate("models", reference, base))
+        return read_model(self._locate("models", reference))
 
-    def scenario(self, name: str, base: Path | None = None) -> Path:
+    def scenario(self, name: str) -> Path:
         """The file of a bundled scenario, or the path itself."""
-        return self._locate("scenarios", name, base)
+        return self._locate("scenarios", name)
 
-    def workload(self, name: str, base: Path | None = None) -> Path:
+    def workload(self, name: str) -> Path:
         """The file of a bundled workload, or the path itself."""
-        return self._locate("workloads", name, base)
+        return self._locate("workloads", name)
 
     def names(self, kind: str) -> list[str]:
         """The names of everything of a kind, sorted."""
@@ -143,17 +138,22 @@ class Catalog:
             self._aliases[kind] = index
         return self._aliases[kind]
 
-    def _locate(self, kind: str, name: str, base: Path | None = None) -> Path:
+    def _locate(self, kind: str, name: str) -> Path:
+        """The file of a name, an alias or a path, in that order.
+
+        Raises:
+            CatalogError: the name is unknown. A path that does not exist is for its reader to refuse.
+        """
         files = self._files(kind)
         if name in files:
             return files[name]
         if name.endswith(_SUFFIXES) or name.startswith((".", "/", "~")):
-            return _given_path(name, base)
+            return Path(name).expanduser()
         index = self._alias_index(kind)
         if fold(name) in index:
             return index[fold(name)]
-        if "/" in name and ((base or Path()) / name).exists():
-            return _given_path(name, base)
+        if "/" in name and Path(name).exists():
+            return Path(name)
         known = sorted(files)
         near = nearest_name(fold(name), index)
         raise CatalogError(
@@ -161,11 +161,6 @@ class Catalog:
             nearest=next((key for key, path in files.items() if near and path == index[near]), None),
             hint="a path to a file works too",
         )  # fmt: skip
-
-
-def _given_path(name: str, base: Path | None) -> Path:
-    path = Path(name).expanduser()
-    return path if path.is_absolute() or base is None else base / path
 
 
 def _singular(kind: str) -> str:

@@ -107,10 +107,10 @@ def _window(text: Fields, model_type: str, index: int) -> tuple[int | None, bool
     """The attention window of a layer [tokens], and whether it is a chunk of the sequence."""
     if text.has("attention_chunk_size"):
         # Llama 4: every fourth layer has no rotary embedding and attends everything.
-        switches = text.take("no_rope_layers", None) or []
+        switches = text.entries("no_rope_layers")
         full = not switches[index] if index < len(switches) else (index + 1) % 4 == 0
         return (None, False) if full else (text.integer("attention_chunk_size"), True)
-    kinds = text.take("layer_types", None)
+    kinds = text.entries("layer_types")
     if kinds:
         kind = kinds[index] if index < len(kinds) else "full_attention"
         if kind == "sliding_attention":
@@ -121,7 +121,7 @@ def _window(text: Fields, model_type: str, index: int) -> tuple[int | None, bool
     if not text.has("sliding_window") or not text.take("use_sliding_window", True):
         return None, False
     # Qwen2: layers below max_window_layers attend everything.
-    if model_type.startswith("qwen") and index < text.take("max_window_layers", 0):
+    if model_type.startswith("qwen") and index < text.integer("max_window_layers", 0, least=0):
         return None, False
     return text.integer("sliding_window"), False
 
@@ -135,40 +135,47 @@ def _mlp(text: Fields, model_type: str, index: int) -> DenseMlp | MoeMlp:
         return DenseMlp(text.integer(dense), gated=model_type not in _TIED_BY_DEFAULT or "gemma" in model_type)
     inner = "moe_intermediate_size" if text.has("moe_intermediate_size") else "intermediate_size"
     intermediate = text.integer(inner)
-    shared = text.take("shared_expert_intermediate_size", None) or text.take("shared_intermediate_size", None)
-    if shared is None:
+    given = [n for n in ("shared_expert_intermediate_size", "shared_intermediate_size") if text.has(n)]
+    if given:
+        shared = text.integer(given[0], least=0)
+    else:
         # Llama 4 has one shared expert of the experts' size without saying so.
-        shared = intermediate * text.take("n_shared_experts", 1 if model_type.startswith("llama4") else 0)
+        implied = 1 if model_type.startswith("llama4") else 0
+        shared = intermediate * text.integer("n_shared_experts", implied, least=0)
     top_k = "num_experts_per_tok" if text.has("num_experts_per_tok") else "experts_per_token"
-    mlp = MoeMlp(text.integer(experts), text.integer(top_k), intermediate, int(shared))
+    mlp = MoeMlp(text.integer(experts), text.integer(top_k), intermediate, shared)
     if mlp.top_k > mlp.experts:
         raise text.error("a token cannot visit more experts than there are", top_k, found=mlp.top_k)
     return mlp
 
 
 def _is_moe_layer(text: Fields, index: int) -> bool:
-    if index < text.take("first_k_dense_replace", 0) or index in text.take("mlp_only_layers", ()):
+    if index < text.integer("first_k_dense_replace", 0, least=0) or index in text.entries("mlp_only_layers"):
         return False
+    if isinstance(text.take("moe_layer_freq", None), list):
+        switches = text.entries("moe_layer_freq")
+        return index < len(switches) and bool(switches[index])
     if text.has("moe_layer_freq"):
-        every = text.take("moe_layer_freq")
-        return bool(every[index]) if isinstance(every, list) else index % int(every) == 0
-    every = text.take("interleave_moe_layer_step", None) or text.take("decoder_sparse_step", None) or 1
-    return (index + 1) % int(every) == 0
+        return index % text.integer("moe_layer_freq") == 0
+    every = "interleave_moe_layer_step" if text.has("interleave_moe_layer_step") else "decoder_sparse_step"
+    return (index + 1) % (text.integer(every, 1, least=0) or 1) == 0
 
 
 def _quantisation(fields: Fields, config: object) -> tuple[str, tuple[str, ...]]:
     """Precision of the quantised weights, and the parts that have it."""
     quant = Fields(config, fields.file, "quantization_config")
     method = quant.text("quant_method")
-    excluded = list(quant.take("modules_to_not_convert", None) or quant.take("ignore", None) or [])
+    excluded = quant.entries("modules_to_not_convert") or quant.entries("ignore")
     if method == "mxfp4":
         return "mxfp4", ("experts",)
     if method == "fp8":
         return "fp8", _quantised(excluded)
     if method == "compressed-tensors":
-        groups = quant.take("config_groups")
-        weights = next(iter(groups.values()))["weights"] if isinstance(groups, dict) and groups else {}
-        found = (str(weights.get("type")), int(weights.get("num_bits") or 0))
+        groups = quant.inner("config_groups")
+        if not groups.names():
+            raise groups.error("at least one group of weights is expected")
+        weights = groups.inner(groups.names()[0]).inner("weights")
+        found = (weights.text("type"), weights.integer("num_bits"))
         name = {("float", 8): "fp8", ("int", 8): "int8", ("int", 4): "int4", ("float", 4): "nvfp4"}.get(found)
         if name is None:
             raise quant.error("this quantisation is not modelled", "config_groups", found=found)

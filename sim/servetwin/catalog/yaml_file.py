@@ -93,7 +93,7 @@ def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) 
         raise error("the file is empty", file=str(file), allowed=f"a {what} in YAML")
     if not isinstance(value, dict):
         raise error(
-            f"a {what} file is one mapping of fields", file=str(file), found=value, allowed="lines like 'name: value'"
+            f"a {what} file is a mapping of fields", file=str(file), found=value, allowed="lines like 'name: value'"
         )
     for key in value:
         if not isinstance(key, str):

@@ -1,6 +1,4 @@
-"""What becomes of an exception: a message in red, an exit code, and a traceback only for those who ask for
-it.
-"""
+"""What becomes of an exception: a message in red, an exit code, and a traceback for those who ask for it."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from servetwin.catalog.find import Catalog
+    from servetwin.scenario.overrides import Override
 
 Out = Annotated[
     Path | None,
@@ -52,6 +53,8 @@ def load_policies(files: list[Path] | None) -> None:
     load_plugins(files or ())
 
 
-def overrides(seed: int | None, changes: list[str] | None) -> list[str]:
+def overrides(seed: int | None, changes: list[str] | None) -> list[str | Override]:
     """The overrides of the command line; ``--seed`` comes last, for it is the more special one."""
-    return [*(changes or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    from servetwin.scenario.overrides import Override
+
+    return [*(changes or []), *([Override(f"--seed {seed}", "run.seed", seed)] if seed is not None else [])]

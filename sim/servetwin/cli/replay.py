@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from servetwin.cli import options
 from servetwin.cli.simulate import Choices, simulate
+
+if TYPE_CHECKING:
+    from servetwin.scenario.overrides import Override
 
 
 def replay(
@@ -55,7 +58,6 @@ def replay(
     options.load_policies(plugin)
     known = options.open_catalog(catalog)
     given: dict[str, Any] = {
-        "path": str(trace.absolute()),
         "format": trace_format,
         "rate_scale": rate_scale,
         "window_s": window,
@@ -64,10 +66,19 @@ def replay(
         "sort": sort or None,
         "spread_ties": spread_ties or None,
     }
+    treatment = [_override(field, value) for field, value in given.items() if value is not None]
     fields = {
-        "workload": {"trace": {key: value for key, value in given.items() if value is not None}},
+        "workload": {"trace": {"path": str(trace.absolute())}},
         "run": {"requests": None, "duration_s": None},
     }
-    loaded = load(scenario, options.overrides(seed, changes), known, fields)
+    loaded = load(scenario, [*treatment, *options.overrides(seed, changes)], known, fields)
     choices = Choices(out, not no_figures, timeline, strict, quiet, json)
     simulate(loaded, choices, known)
+
+
+def _override(field: str, value: Any) -> Override:
+    """A field of ``workload.trace`` as an override that is called by its option."""
+    from servetwin.scenario.overrides import Override
+
+    option = "--" + field.removesuffix("_s").replace("_", "-")
+    return Override(option if value is True else f"{option} {value}", f"workload.trace.{field}", value)

@@ -32,7 +32,7 @@ def show(
     if wanted == POLICIES:
         found = [_describe(policy) for policy in _find_policies(name)]
         text = "\n\n".join(_policy_text(entry) for entry in found)
-        document: Any = found[0]
+        document: Any = found[0] if len(found) == 1 else found
     else:
         document = options.open_catalog(catalog).describe(wanted, name)
         text = Path(document["file"]).read_text(encoding="utf-8") if wanted in _FILES else _as_yaml(document)

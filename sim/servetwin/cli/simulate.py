@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from servetwin.cli.guard import say
+from servetwin.units import PS_PER_S
 
 if TYPE_CHECKING:
     from servetwin.catalog.find import Catalog
@@ -98,7 +99,8 @@ def _progress_bar(choices: Choices) -> Iterator[Progress | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
 
     columns = (
         TextColumn("simulating"),
@@ -107,10 +109,10 @@ def _progress_bar(choices: Choices) -> Iterator[Progress | None]:
         TextColumn("requests, {task.fields[simulated]} simulated"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, simulated="0 s")
 
         def show(ended: int, expected: int | None, now_ps: int) -> None:
-            bar.update(task, completed=ended, total=expected, simulated=f"{now_ps / 1e12:,.0f} s")
+            bar.update(task, completed=ended, total=expected, simulated=f"{now_ps / PS_PER_S:,.0f} s")
 
         yield show

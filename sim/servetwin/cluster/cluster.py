@@ -55,6 +55,7 @@ class Cluster:
         if unfinished and until_ps is None and not self.interrupted:
             raise InvariantError(f"no events are left, yet {len(unfinished)} requests are unfinished: a livelock")
         for request in unfinished:
+            request.last_token_ps = -1
             self._log.finished(request)
         self.audit()
         return end

@@ -26,8 +26,8 @@ class Gateway:
         self._env = env
         self._admit = admission.admit
         self._choose = router.choose
-        self._on_routed = router.on_routed
-        self._on_finished = router.on_finished
+        self._router_on_routed = router.on_routed
+        self._router_on_finished = router.on_finished
         self._record = log.finished
         self._replicas: list[Replica] = []
         self._fleet: Fleet | None = None
@@ -61,7 +61,7 @@ class Gateway:
         request.pool = replica.pool
         self.in_flight[request] = None
         fleet.on_routed(request)
-        self._on_routed(request, index)
+        self._router_on_routed(request, index)
         replica.submit(request)
 
     def finished(self, request: Request, visible_ps: int) -> None:
@@ -69,7 +69,7 @@ class Gateway:
         assert self._fleet is not None
         del self.in_flight[request]
         self._fleet.on_finished(request)
-        self._on_finished(request, request.replica)
+        self._router_on_finished(request, request.replica)
         self._end(request, visible_ps)
 
     def _end(self, request: Request, visible_ps: int) -> None:

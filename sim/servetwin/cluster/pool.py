@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from servetwin.cluster.replica import Replica, ReplicaFactory
 
-BOTH = "both"
-
 
 class Pool:
     """Replicas that are made alike.

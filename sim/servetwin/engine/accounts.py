@@ -5,7 +5,7 @@ from __future__ import annotations
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.rank import Rank
-from servetwin.physics.protocols import StepPrice, StepTime
+from servetwin.physics.protocols import StepPrice, StepShape, StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
 
@@ -14,7 +14,7 @@ class StepAccounts:
     """The books of one replica.
 
     A step is first split by tokens into useful and recomputed ones; only the useful part counts as compute, HBM or
-    communication. Time that the GPU waits for the CPU is host time, whoever's tokens it serves.
+    communication. Time that the GPU waits for the CPU is host time, whosever tokens it serves.
 
     Args:
         index: the replica's index in the cluster.
@@ -74,8 +74,6 @@ class StepAccounts:
             self.memory_ps += price.memory_ps
             self.communication_ps += price.communication_ps
         self._write(step, start_ps, 1, price.total_ps, rank.visible_ps - before, 0, held)
-        if self._log.wants_phases:
-            self._log.phases(self._index, start_ps, self._step_time.phases(step.shape))
 
     def series_ended(self, step: PlannedStep, series: Series, count: int) -> None:
         """The first ``count`` steps of ``series``, which starts with ``step``, have ended: enter them.
@@ -107,11 +105,9 @@ class StepAccounts:
             if count > 1:
                 # The output of the steps before the last; the last is completed by itself.
                 rank.visible_ps = max(rank.visible_ps, series.boundary(count - 1) + output)
-        if self._log.wants_phases:
-            self._log.phases(self._index, series.start_ps, self._step_time.phases(step.shape))
 
     def step_cut_off(self, price: StepPrice, done: int, elapsed_ps: int) -> None:
-        """A step was under way when the run ended; its time is split like that of the whole step.
+        """A step was under way when the run ended; its time is split like that of the whole step, all of it useful.
 
         Args:
             price: of the first step of its series.
@@ -166,3 +162,16 @@ class StepAccounts:
         )
         if len(segments) > log.segment_limit:
             log.flush_segments()
+        if log.wants_phases:
+            log.phases(self._index, start_ps, self._step_time.phases(_later(shape, done)))
+
+
+def _later(shape: StepShape, done: int) -> StepShape:
+    """The shape of the step that comes ``done`` steps later in its series."""
+    if not done:
+        return shape
+    context = tuple(now + done * growing for now, growing in zip(shape.context, shape.growing, strict=True))
+    return StepShape(
+        shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
+        shape.chunks, shape.width, shape.link_share,
+    )  # fmt: skip

@@ -272,7 +272,6 @@ class Executor:
         """Why a request of so many prompt and output tokens can never run here."""
         settings = self.settings
         if tokens > settings.max_model_len:
-            return f"{tokens} tokens exceed max_model_len {settings.max_model_len}"
-        # The last token is never fed back, so it needs no slot.
-        blocks = -(-(tokens - 1) // settings.block_size)
-        return f"needs {blocks} KV blocks, the replica has {settings.num_blocks - 1}"
+            return f"longer than max_model_len {settings.max_model_len}"
+        blocks = settings.num_blocks - 1
+        return f"longer than the KV cache of a replica: {blocks} blocks of {settings.block_size} tokens"

@@ -65,7 +65,7 @@ class Scheduler(Protocol):
     #: arrives behind others cannot be admitted before them. Then ``order`` is not called.
     fcfs: bool
 
-    #: Whether ``order`` reads the cache, so that it must be called at the step after each arrival.
+    #: Whether ``order`` reads the cache, so that it must be called at the first plan after each arrival.
     reads_cache: bool
 
     def order(self, request: Request, cached_tokens: int) -> Any:

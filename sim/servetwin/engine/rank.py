@@ -34,7 +34,7 @@ class Rank:
         settings: the engine's settings.
         step_time: prices the steps.
         scheduler: order of the waiting queue and choice of the victim.
-        on_gap: told of each inter-token gap [ps] that spans more than one step.
+        on_gap: told of each inter-token gap that spans more than one step: its length, and when its last step began [ps]
         on_finished: told of each request that ends, with the visible time of its last token [ps].
         now: the simulated time [ps].
         on_returning: told when a request comes back from a connector, outside the steps.
@@ -80,7 +80,7 @@ class Rank:
         settings: EngineSettings,
         step_time: StepTime,
         scheduler: Scheduler,
-        on_gap: Callable[[int], None],
+        on_gap: Callable[[int, int], None],
         on_finished: Callable[[Request, int], None],
         now: Callable[[], int],
         on_returning: Callable[[], None],
@@ -112,7 +112,7 @@ class Rank:
         self.paused: list[Request] = []
         #: Decoding requests that sat out the step before the one being planned.
         self.rejoined: list[Request] | None = None
-        #: Steps that are planned one by one and have not started.
+        #: Steps that were planned one by one and have not ended; the first of them may be under way.
         self.pipeline: deque[PlannedStep] = deque()
         #: State of batch and blocks in which the queue's head last did not fit.
         self.blocked = (-1, -1)

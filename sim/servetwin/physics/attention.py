@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from servetwin.physics.overheads import Machine
-from servetwin.physics.roofline import PS, picoseconds, rounded_max
+from servetwin.physics.roofline import picoseconds, rounded_max
 from servetwin.specs import GroupedAttention, Layer, ModelSpec, bytes_per_value
+from servetwin.units import PS_PER_S
 
 Slopes = tuple[tuple[int, int], ...]
-"""Per attention kind: picoseconds per token of context, bound by arithmetic and bound by HBM [ps]; one of
-them is 0."""
+"""Per attention kind: picoseconds per token of context, bound by arithmetic and bound by HBM [ps]; one is 0."""
 
 
 def attended_pairs(new: int, context: int, window: int | None) -> int:
@@ -89,9 +89,9 @@ class AttentionPrices:
         self._slopes: dict[tuple[int, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
         self._power = calibration.roofline_power
-        self._chunk_read_ps = [seconds * PS for seconds in self._read]
-        self._chunk_pair_ps = [seconds * PS for seconds in self._pair]
-        self._expand_ps = self._expand * PS
+        self._chunk_read_ps = [seconds * PS_PER_S for seconds in self._read]
+        self._chunk_pair_ps = [seconds * PS_PER_S for seconds in self._pair]
+        self._expand_ps = self._expand * PS_PER_S
 
     def slopes(self, width: int, mixed: bool) -> Slopes:
         """Price of a token of decode context.
@@ -116,8 +116,7 @@ class AttentionPrices:
         return (picoseconds(seconds), 0) if compute > memory else (0, picoseconds(seconds))
 
     def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-        """Attention of all prefill chunks of a step: picoseconds bound by arithmetic and bound by HBM; one is
-        0."""
+        """Attention of all prefill chunks of a step [ps]: bound by arithmetic and bound by HBM; one is 0."""
         if len(chunks) == 1:
             ((new, before),) = chunks
             pairs = new * before + (new * (new + 1) >> 1)

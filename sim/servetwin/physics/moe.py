@@ -15,8 +15,7 @@ def distinct_experts(tokens: int, experts: int, top_k: int, overlap: float) -> f
 
     Returns
     -------
-    expected number of distinct experts, at least those of one token and at most all that the tokens could
-    visit
+    expected number of distinct experts, at least those of one token and at most all that the tokens could visit
 
     Notes
     -----

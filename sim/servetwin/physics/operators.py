@@ -1,7 +1,7 @@
 """The operators of a step that depend on its tokens only, and what each takes.
 
-An operator maps a number of rows (tokens of the step, or rows of logits) to a ``Cost``. Attention is not
-here: it depends on the context too (``servetwin.physics.attention``).
+An operator maps a number of rows (tokens of the step, or rows of logits) to a ``Cost``. Attention is not here: it
+depends on the context too (``servetwin.physics.attention``).
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Gemm:
 
     Notes
     -----
-    ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner ·
-    outer``.
+    ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner · outer``.
 
     Attributes:
         name: its name.
@@ -208,9 +207,8 @@ def _attention_products(
         ]
     query = heads * (attention.nope_dim + attention.rope_dim)
     latent = attention.kv_rank + attention.rope_dim
-    # The key and value matrices of the latent vector are multiplied with the query and the output while
-    # decoding and with the latent vector while prefilling: the same weights and, per token, the same
-    # arithmetic.
+    # The key and value matrices of the latent vector are multiplied with the query and the output while decoding and
+    # with the latent vector while prefilling: the same weights and, per token, the same arithmetic.
     rest = [
         ("attention.kv_up", heads * (attention.nope_dim + attention.v_dim), attention.kv_rank),
         ("attention.out", hidden, heads * attention.v_dim),

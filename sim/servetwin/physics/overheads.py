@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from servetwin.errors import CatalogError
 from servetwin.specs import Calibration, Gpu, KernelConstants
 
-__all__ = ["Calibration", "KernelConstants", "Machine"]
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:

@@ -14,7 +14,8 @@ class StepShape:
     Attributes:
         tokens: tokens scheduled in the step, over all requests.
         padded_tokens: ``tokens`` padded up to the captured CUDA-graph size, or ``tokens`` itself.
-        graph: whether a captured graph runs (decode-only steps up to the largest captured size).
+        graph: whether a captured CUDA graph runs: whether the tokens of the step, prefill chunks or not, fit into
+            the largest captured size.
         requests: requests in the step; each has one row of logits.
         decodes: requests that decode (one token each, times ``width``).
         context: per attention kind, the KV tokens read by all decoding requests together, their own included.

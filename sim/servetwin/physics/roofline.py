@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-PS = 1e12
+from servetwin.units import PS_PER_S
 
 
 class Cost(NamedTuple):
@@ -30,15 +30,13 @@ def rounded_max(memory_s: float, compute_s: float, power: float) -> float:
 
     Notes
     -----
-    ``(memory^p + compute^p)^(1/p)``. Bytes and arithmetic overlap in a kernel, but not perfectly where both
-    are
-    needed in equal measure: measured matrix products of 128 to 1,024 rows lie 8 to 14 % above the plain
-    maximum, and within 2 % of p = 3.
+    ``(memory^p + compute^p)^(1/p)``. Bytes and arithmetic overlap in a kernel, but not perfectly where both are needed
+    in equal measure: measured matrix products of 128 to 1,024 rows lie 8 to 14 % above the plain maximum, and within
+    2 % of p = 3.
 
     References
     ----------
-    S. Williams, A. Waterman, D. Patterson, "Roofline", Communications of the ACM 52(4), 2009 (the plain
-    maximum).
+    S. Williams, A. Waterman, D. Patterson, "Roofline", Communications of the ACM 52(4), 2009 (the plain maximum).
     """
     larger, smaller = (memory_s, compute_s) if memory_s >= compute_s else (compute_s, memory_s)
     if smaller <= 0.0:
@@ -77,4 +75,4 @@ def roofline(
 
 def picoseconds(seconds: float) -> int:
     """``seconds`` [s] in whole picoseconds [ps], rounded up: rounding must not undercut a bound."""
-    return math.ceil(seconds * PS)
+    return math.ceil(seconds * PS_PER_S)

@@ -120,8 +120,7 @@ class RooflineStepTime:
         return StepPrice(compute, memory, communication, host, compute_growth, memory_growth)
 
     def phases(self, shape: StepShape) -> list[Phase]:
-        """The step in order: host, the layers with their all-reduces, logits, sampling. Sums to the price
-        exactly."""
+        """The step in order: host, layers with their all-reduces, logits, sampling. Sums to the price exactly."""
         compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
         slopes = self._attention.slopes(shape.width, bool(shape.chunks))
         for (by_compute, by_memory), context in zip(slopes, shape.context, strict=True):

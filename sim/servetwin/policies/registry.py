@@ -58,9 +58,7 @@ class PolicyContext:
 
 
 class Policy(BaseModel):
-    """Base of every policy. The docstring of a subclass is its documentation: rule, source, every field with
-    unit.
-    """
+    """Base of every policy. A subclass's docstring is its documentation: rule, source, every field with its unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -71,9 +69,7 @@ class Policy(BaseModel):
 
     @abstractmethod
     def build(self, context: PolicyContext) -> Any:
-        """The object that decides: a ``Scheduler``, ``Router`` or ``Admission``, new for every engine or
-        gateway.
-        """
+        """The ``Scheduler``, ``Router`` or ``Admission`` that decides, a new one for every engine or gateway."""
 
     @classmethod
     def name(cls) -> str:
@@ -203,8 +199,7 @@ def _load_file(file: Path) -> None:
     if spec is None or spec.loader is None:
         raise ScenarioError("a plug-in must be a Python file", file=str(file), allowed="a file named *.py")
     module = importlib.util.module_from_spec(spec)
-    # Annotations of pydantic classes are looked up in the module, which must therefore be importable by its
-    # name.
+    # Annotations of pydantic classes are looked up in the module, which must therefore be importable by its name.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

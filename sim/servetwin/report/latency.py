@@ -22,8 +22,10 @@ _PANELS = (
 )
 _NOTHING = {"itl_ms": "no inter-token gaps kept", "tpot_ms": "no completed request with several tokens"}
 _MARKED = ("p50", "p90", "p99")
+#: p99 / p50 from which the axis is logarithmic.
 _LOG_FROM = 12.0
-_P99_AT = 0.76  # of the width at most, so that its label fits beside it
+#: Where p99 lies at most, as a share of the width, so that its label fits beside it.
+_P99_AT = 0.76
 _BARS = 60
 
 
@@ -80,10 +82,8 @@ def _scale(
 ) -> tuple[float, float]:
     """Set the x axis: all of it, or to a little beyond p99 where single requests lie far out."""
     positive = values[values > 0]
-    least, most = (
-        min([float(positive[0]) if len(positive) else 1e-3, *(limit for limit in limits if limit > 0)]),
-        float(values[-1]),
-    )
+    least = min([float(positive[0]) if len(positive) else 1e-3, *(limit for limit in limits if limit > 0)])
+    most = float(values[-1])
     p50, p99 = summary[f"{metric}.p50"], summary[f"{metric}.p99"]
     if p50 > 0 and p99 / p50 > _LOG_FROM:
         axes.set_xscale("log")

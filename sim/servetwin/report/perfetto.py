@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from servetwin.request import UNFINISHED
 from servetwin.results import Result
 from servetwin.results.columns import Chunk
+from servetwin.results.requests import LABELS_COLUMN
 from servetwin.units import PS_PER_US
 
 TRACE = "trace.json"
@@ -29,8 +31,6 @@ _STEP_COLUMNS = (
     "context",
 )  # fmt: skip
 _BLOCK_ROWS = 1 << 13
-
-Event = dict[str, Any]
 
 
 def draw(result: Result, directory: Path) -> list[Path]:
@@ -126,21 +126,20 @@ def _complete(name: str, category: str, replica: int, start_ps: int, length_ps: 
 def _requests(result: Result) -> Iterator[str]:
     outcomes, classes = result.table.names(1), result.table.names(0)
     names = (
-        "id", "replica", "label", "arrival_ps", "queued_ps", "scheduled_ps", "first_token_ps", "last_token_ps",
+        "id", "replica", LABELS_COLUMN, "arrival_ps", "queued_ps", "scheduled_ps", "first_token_ps", "last_token_ps",
         "prompt_tokens", "output_tokens", "hit_tokens", "preemptions",
     )  # fmt: skip
     for block in result.table.blocks(_BLOCK_ROWS):
         for row in zip(*(block[name].tolist() for name in names), strict=True):
             identity, replica, label, arrival, queued, scheduled, first, last, prompt, output, hits, preempted = row
             end = _end(result.end_ps, outcomes[label], arrival, queued, scheduled, first, last)
-            marks = [("request", arrival, end), *_spans(arrival, scheduled, first, end)]
             where = f'"cat": "request", "id": {identity}, "pid": {replica + 1 if replica >= 0 else _GATEWAY}, "tid": 0'
             details = {
                 "class": classes[label], "outcome": outcomes[label], "prompt_tokens": prompt, "output_tokens": output,
                 "hit_tokens": hits, "preemptions": preempted,
             }  # fmt: skip
             yield _event(f'"name": "request", "ph": "b", "ts": {_us(arrival)}, {where}', **details)
-            for name, begin, finish in marks[1:]:
+            for name, begin, finish in _spans(arrival, scheduled, first, end):
                 yield _event(f'"name": "{name}", "ph": "b", "ts": {_us(begin)}, {where}')
                 yield _event(f'"name": "{name}", "ph": "e", "ts": {_us(finish)}, {where}')
             yield _event(f'"name": "request", "ph": "e", "ts": {_us(end)}, {where}')
@@ -150,7 +149,7 @@ def _end(end_ps: int, outcome: str, *stamps: int) -> int:
     """When a request's span ends: at its last token, at the end of the run, or where its stamps end."""
     if stamps[-1] >= 0:
         return stamps[-1]
-    return max(end_ps, *stamps) if outcome == "unfinished" else max(stamps)
+    return max(end_ps, *stamps) if outcome == UNFINISHED else max(stamps)
 
 
 def _spans(arrival: int, scheduled: int, first: int, end: int) -> Iterator[tuple[str, int, int]]:

@@ -14,6 +14,7 @@ from servetwin.report.style import BLUE, GREY, INK, ORANGE, canvas, quiet, short
 from servetwin.results import PoolMeta, Result
 from servetwin.results.exact import Ints
 from servetwin.results.steps import pairs
+from servetwin.units import PS_PER_S
 
 _PER_OCTAVE = 6
 _LARGEST_AREA = 900.0
@@ -67,19 +68,10 @@ def buckets(result: Result, pool: int) -> list[Bucket]:
         mine = owners[chunk["replica"]] == pool
         if not mine.any():
             continue
-        names = (
-            "count",
-            "first_ps",
-            "growth_ps",
-            "prefill_tokens",
-            "tokens",
-            "emitted",
-            "decodes",
-            "context",
-            "attended",
-        )
+        names = ("count", "first_ps", "growth_ps", "prefill_tokens", "tokens", "emitted", "decodes", "context",
+                 "attended")  # fmt: skip
         count, first, growth, prefill, tokens, rows, decodes, context, attended = (chunk[name][mine] for name in names)
-        seconds = (first * count + growth * pairs(count)) / 1e12
+        seconds = (first * count + growth * pairs(count)) / PS_PER_S
         middle = decodes * (count - 1) // 2
         keys = np.stack([(prefill > 0).astype(np.int64), _octave(tokens), _octave(context + middle), _octave(attended)])
         weights = np.stack(

@@ -92,7 +92,8 @@ def _heading(summary: Mapping[str, Any]) -> Text:
 
 def _latencies(summary: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
-    table.add_column("latency [ms]")
+    # As text, for rich takes brackets in a plain header as markup and drops them.
+    table.add_column(Text("latency [ms]"))
     for statistic in _STATISTICS:
         table.add_column(statistic, justify="right", no_wrap=True)
     for metric, name in _LATENCIES:
@@ -118,7 +119,7 @@ def _facts(summary: Mapping[str, Any]) -> Table:
     table.add_row("output tokens / s", number(summary["output_throughput_tokens_per_s"]), f"{per_gpu} per GPU")
     table.add_row("all tokens / s", number(summary["total_throughput_tokens_per_s"]), "prompt and output")
     table.add_row("prefix cache hits", percent(summary["prefix_hit_rate"]), "of prompt tokens")
-    table.add_row("KV cache", percent(summary["kv_use_mean"]), f"at most {percent(summary['kv_use_max'])}")
+    table.add_row("KV cache in use", percent(summary["kv_use_mean"]), f"at most {percent(summary['kv_use_max'])}")
     if summary["preemptions"]:
         again = number(summary["recomputed_tokens"])
         table.add_row("preemptions", number(summary["preemptions"]), f"{again} tokens computed again")

@@ -1,8 +1,7 @@
 """What a run leaves behind: columns while it runs, views and files when it is over.
 
-``Recorder`` is what the engine and the gateway write to; its ``result`` makes the ``Result`` with
-``requests()``, ``timeseries()``, ``summary()``, ``ledger()`` and ``write()``. ``load`` reads a finished run
-back.
+``Recorder`` is what the engine and the gateway write to; its ``result`` makes the ``Result`` with ``requests()``,
+``timeseries()``, ``summary()``, ``ledger()`` and ``write()``. ``load`` reads a finished run back.
 """
 
 from servetwin.results.meta import PoolMeta, RunMeta

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from servetwin.request import CANCELLED, FAILED, REJECTED, UNFINISHED
-from servetwin.results.exact import Ints
 from servetwin.results.requests import RequestTable
 
 ENOUGH_FOR_P99 = 1_000
@@ -60,8 +59,8 @@ def alerts(summary: Mapping[str, Any], requests: RequestTable, horizon_ps: int, 
 def queue_growth(requests: RequestTable, horizon_ps: int) -> float | None:
     """How many requests wait at the last arrivals [mean over the last eighth], if the queue grew throughout.
 
-    The time from the first to the last arrival is cut into eight; the queue grew throughout if its mean
-    length rose in six of the seven steps and ended at ten requests or more, and at three per cent of all.
+    The time from the first to the last arrival is cut into eight; the queue grew throughout if its mean length rose in
+    six of the seven steps and ended at ten requests or more, and at three per cent of all.
     """
     if len(requests) < 2 * _SECTIONS:
         return None
@@ -125,9 +124,3 @@ def _memory(summary: Mapping[str, Any]) -> list[str]:
     if most is not None and most >= _KV_NEARLY_FULL:
         return [f"KV cache was nearly full: up to {most:.0%} of its tokens in use"]
     return []
-
-
-def first_ids(ids: Ints, most: int = 100) -> list[int]:
-    """The first ids, to name requests without flooding a summary."""
-    chosen: list[int] = ids[:most].tolist()
-    return chosen

@@ -1,7 +1,7 @@
 """Integer columns in as few bytes as they need.
 
-Rows arrive in chunks. Of each chunk, each column keeps its smallest value and the distances from it, in
-one, two, four, five, six or eight bytes each; a constant column keeps no array at all.
+Rows arrive in chunks. Of each chunk, each column keeps its smallest value and the distances from it, in one, two,
+four, five, six or eight bytes each; a constant column keeps no array at all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exact sums of picosecond columns, whatever their size, order and partition.
 
-A million requests overflow ``int64.sum()``; float sums depend on the order. These helpers split the numbers
-so that numpy's sums stay exact and put the parts together as Python integers.
+A million requests overflow ``int64.sum()``; float sums depend on the order. These helpers split the numbers so that
+numpy's sums stay exact and put the parts together as Python integers.
 """
 
 from __future__ import annotations

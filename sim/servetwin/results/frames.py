@@ -1,7 +1,6 @@
 """Requests and time series as Arrow tables, made block by block.
 
-Arrays are made from numpy buffers by hand: ``pyarrow.array`` imports pandas, which costs half a second of
-start-up.
+Arrays are made from numpy buffers by hand: ``pyarrow.array`` imports pandas, which costs half a second of start-up.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ TIMESERIES_SCHEMA = pa.schema(
         ("arrivals", _INTEGER), ("completed", _INTEGER),
     ]
 )  # fmt: skip
-"""Columns of ``timeseries.parquet``, see ``servetwin.results.timeseries``. ``compute_bound`` is the share of
-step time bound by arithmetic, of the steps that end in the interval; ``k`` is the draft length, null without
-speculation."""
+"""Columns of ``timeseries.parquet``, see ``servetwin.results.timeseries``. ``compute_bound`` is the share of step time
+bound by arithmetic, of the steps that end in the interval; ``k`` is the draft length, null without speculation."""
 
 
 def request_batches(meta: RunMeta, table: RequestTable) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,7 @@
 """The multiset of all inter-token gaps of a run, and exact statistics of it.
 
-A segment stands for ``weight`` equal gaps per step, and its steps form an arithmetic series; so mean,
-maximum and any order statistic follow from the segments without writing down the steps, which may be a
-hundred times as many.
+A segment stands for ``weight`` equal gaps per step, and its steps form an arithmetic series; so mean, maximum and any
+order statistic follow from the segments without writing down the steps, which may be a hundred times as many.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class GapSet:
 
     Args:
         chunks: the segments.
-        extra: chunks of gaps that no segment holds, in ``gap_ps``.
+        extra: chunks of gaps that no segment holds, in ``gap_ps``, with the start of their last step in ``start_ps``.
         after_ps: gaps that end with a step which starts earlier than this [ps] are left out.
         most_expanded: how many values are written down at most to pick an order statistic.
     """
@@ -163,8 +162,10 @@ class GapSet:
             if several.any():
                 yield _ascending(first[several], growth[several], count[several], weight[several])
         for chunk in self._extra:
-            ones = np.ones(chunk.rows, np.int64)
-            yield Block(chunk["gap_ps"], ones - 1, ones, ones)
+            gap = chunk["gap_ps"][chunk["start_ps"] >= self._after_ps]
+            if len(gap):
+                ones = np.ones(len(gap), np.int64)
+                yield Block(gap, ones - 1, ones, ones)
 
     def _bracket(self, rank: int) -> tuple[int, int]:
         """Two gaps [ps] between which the one of this rank lies, both included."""

@@ -67,11 +67,9 @@ class RunMeta:
         engine_version: version of the modelled engine.
         config_hash: hash of the resolved scenario.
         pools: the pools, in order of their replicas.
-        slo: limits as in the scenario: metric → percentile → limit [ms], and ``goodput``: metric → limit
-            [ms].
+        slo: limits as in the scenario: metric → percentile → limit [ms], and ``goodput``: metric → limit [ms].
         warmup_requests: how many requests, in order of arrival, the latency metrics leave out.
-        trace_block_hit_rate_infinite: hit rate (0–1) of the trace's blocks in an endless cache, where it
-            has blocks.
+        trace_block_hit_rate_infinite: hit rate (0–1) of the trace's blocks in an endless cache, where it has blocks.
         model: name of the model.
     """
 

@@ -12,7 +12,7 @@ from servetwin.request import Request
 from servetwin.results.columns import ColumnStore
 from servetwin.results.exact import Ints
 from servetwin.results.meta import RunMeta
-from servetwin.results.requests import LABELS_COLUMN, REQUEST_FIELDS, STAMPS, Label, RequestTable
+from servetwin.results.requests import REQUEST_FIELDS, STAMPS, Label, RequestTable
 from servetwin.results.result import Result
 from servetwin.results.segments import RunSegments
 
@@ -44,7 +44,7 @@ class Recorder:
         self._request_store = ColumnStore(REQUEST_FIELDS)
         self._requests: list[int] = []
         self._labels: dict[Label, int] = {}
-        self._gap_store = ColumnStore(("gap_ps",))
+        self._gap_store = ColumnStore(("gap_ps", "start_ps"))
         self._gaps: list[int] = []
         self._phases: list[PhaseRecord] = []
 
@@ -53,10 +53,10 @@ class Recorder:
         self._segment_store.append(_matrix(self.segments, len(SEGMENT_COLUMNS)))
         self.segments.clear()
 
-    def gap(self, gap_ps: int) -> None:
-        """One more inter-token gap [ps], of a request that sat out some steps."""
-        self._gaps.append(gap_ps)
-        if len(self._gaps) >= _ROWS_PER_FLUSH:
+    def gap(self, gap_ps: int, start_ps: int) -> None:
+        """One more inter-token gap [ps], of a request that sat out some steps; its last step began at ``start_ps``."""
+        self._gaps += (gap_ps, start_ps)
+        if len(self._gaps) >= 2 * _ROWS_PER_FLUSH:
             self._flush_gaps()
 
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
@@ -65,7 +65,7 @@ class Recorder:
 
     def finished(self, request: Request) -> None:
         """A request has met its end; its stamps are final."""
-        # Fields are read one by one into one tuple: with the flush, a microsecond a request.
+        # In the order of ``REQUEST_FIELDS``, read one by one into one tuple: with the flush, a microsecond a request.
         label = (request.class_name, request.outcome, request.reason)
         code = self._labels.get(label)
         if code is None:
@@ -147,13 +147,10 @@ class Recorder:
         self._request_store.append(rows)
 
     def _flush_gaps(self) -> None:
-        self._gap_store.append(_matrix(self._gaps, 1))
+        self._gap_store.append(_matrix(self._gaps, 2))
         self._gaps.clear()
 
 
 def _matrix(flat: list[int], columns: int) -> Ints:
     """A flat list of rows as a matrix."""
     return np.array(flat, np.int64).reshape(-1, columns)
-
-
-assert REQUEST_FIELDS[-1] == LABELS_COLUMN

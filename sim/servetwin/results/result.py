@@ -78,7 +78,7 @@ class Result:
             self.meta, self.table, self.segments, self.series, self._ledger, self.end_ps, self._events,
             self._warnings, self._interrupted,
         )  # fmt: skip
-        return summarise(inputs, {})
+        return summarise(inputs)
 
     @cached_property
     def _ledger_document(self) -> dict[str, Any]:
@@ -134,9 +134,8 @@ class Result:
         Args:
             directory: made if it does not exist.
             figures: whether to draw the pictures, or what draws them.
-            timeline: whether to write ``trace.json``, or what writes it; needs a recorder with
-                ``timeline=True``
-                for the phases of the steps.
+            timeline: whether to write ``trace.json``, or what writes it; the phases of the steps are in it only if
+                the recorder was made with ``timeline=True``.
 
         Returns:
             The files.

@@ -1,7 +1,7 @@
 """Writes the files of a run, and reads them back.
 
 The files of two runs of the same scenario are equal byte by byte, except for the host-dependent keys of
-``summary.json``.
+``summary.json`` (``servetwin.results.summary.HOST_KEYS``).
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
 """The summary of a run: every metric under a stable, flat key; what is undefined is None.
 
-Definitions follow ``vllm bench serve``. Latencies are those of completed requests without the warm-up;
-inter-token gaps are pooled over requests, and those of steps that start before the first measured request
-arrives are left out. Throughputs are rates over (last completion − first arrival) of everything completed
-in it.
+Definitions follow ``vllm bench serve``. Latencies are those of completed requests without the warm-up; inter-token
+gaps are pooled over requests, and those of steps that start before the first measured request arrives are left out.
+Throughputs are rates over (last completion − first arrival) of everything completed in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from servetwin.request import COMPLETED, OUTCOMES, UNFINISHED
+from servetwin.request import COMPLETED, OUTCOMES, REJECTED, UNFINISHED
 from servetwin.results import slo
-from servetwin.results.alerts import alerts, first_ids
+from servetwin.results.alerts import alerts
 from servetwin.results.exact import Bools, Floats, Ints, exact_float_sum, exact_sum
 from servetwin.results.ledger import Ledger
 from servetwin.results.meta import RunMeta
@@ -31,8 +31,10 @@ HOST_KEYS = ("wall_s", "cpu_s", "started_at", "out")
 
 _ENERGY_METHOD = "approximation: TDP x busy share of the GPUs; idle power is left out"
 _SECONDS_PER_HOUR = 3600
+_MOST_IDS = 100
 
 
+@dataclass(slots=True)
 class SummaryInputs:
     """What a summary is made from.
 
@@ -48,36 +50,19 @@ class SummaryInputs:
         interrupted: whether the user stopped it.
     """
 
-    def __init__(
-        self,
-        meta: RunMeta,
-        requests: RequestTable,
-        segments: RunSegments,
-        series: TimeSeries,
-        ledger: Ledger,
-        end_ps: int,
-        events: int,
-        warnings: list[str],
-        interrupted: bool,
-    ) -> None:
-        self.meta = meta
-        self.requests = requests
-        self.segments = segments
-        self.series = series
-        self.ledger = ledger
-        self.end_ps = end_ps
-        self.events = events
-        self.warnings = warnings
-        self.interrupted = interrupted
+    meta: RunMeta
+    requests: RequestTable
+    segments: RunSegments
+    series: TimeSeries
+    ledger: Ledger
+    end_ps: int
+    events: int
+    warnings: list[str]
+    interrupted: bool
 
 
-def summarise(run: SummaryInputs, host: Mapping[str, Any]) -> dict[str, Any]:
-    """All metrics of a run.
-
-    Args:
-        run: what it left.
-        host: the host-dependent values, by ``HOST_KEYS``.
-    """
+def summarise(run: SummaryInputs) -> dict[str, Any]:
+    """All metrics of a run; those of ``HOST_KEYS`` are None."""
     arrival = run.requests.column("arrival_ps")
     measured = run.requests.measured(run.meta.warmup_requests)
     summary: dict[str, Any] = _identity(run)
@@ -92,7 +77,7 @@ def summarise(run: SummaryInputs, host: Mapping[str, Any]) -> dict[str, Any]:
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
     horizon = run.series.horizon_ps
     summary["warnings"] = [*run.warnings, *alerts(summary, run.requests, horizon, run.interrupted)]
-    return summary | {key: host.get(key) for key in HOST_KEYS}
+    return summary | dict.fromkeys(HOST_KEYS)
 
 
 def statistics(name: str, values_ms: Floats, total_ps: int | None = None) -> dict[str, float | None]:
@@ -138,8 +123,8 @@ def _outcomes(run: SummaryInputs, measured: Bools) -> dict[str, Any]:
         found[outcome] = int(table.with_outcome(outcome).sum())
     unfinished = table.with_outcome(UNFINISHED)
     return found | {
-        "rejected_reasons": table.reasons("rejected"),
-        "unfinished_requests": first_ids(table.column("id")[unfinished]),
+        "rejected_reasons": table.reasons(REJECTED),
+        "unfinished_requests": table.column("id")[unfinished][:_MOST_IDS].tolist(),
         "warmup_requests": int((~measured).sum()),
         "latency_requests": int((table.with_outcome(COMPLETED) & measured).sum()),
     }

@@ -1,9 +1,9 @@
 """The load of each replica over time, in intervals of a round width.
 
-Where a number comes from: steps are counted, with their tokens, in the interval in which they end; busy
-time and KV use are split exactly where an interval ends inside a step. A request waits from its entry into
-the waiting queue to the step that first takes it, and runs from there to its last token; the stamps do not
-tell the times in between at which a preempted request waits again, so it counts as running.
+Where a number comes from: steps are counted, with their tokens, in the interval in which they end; busy time and KV
+use are split exactly where an interval ends inside a step. A request waits from its entry into the waiting queue to the
+step that first takes it, and runs from there to its last token; the stamps do not tell the times in between at which a
+preempted request waits again, so it counts as running.
 """
 
 from __future__ import annotations

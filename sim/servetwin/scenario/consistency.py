@@ -1,7 +1,7 @@
-"""Named checks for options without effect: an error where a file writes one, a warning where an override
-leads to it.
+"""Named checks for options without effect.
 
-A field at its default, and the values that switch something off, never count.
+Such an option is an error where a file writes it, and a warning where an override leads to it. A field at its default,
+and the values that switch something off, never count.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What vLLM decides by itself, by version and GPU.
 
-Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU), ``vllm/config/vllm.py`` (captured sizes), the
-    release
-notes of 0.14.0 (asynchronous scheduling on by default, January 2026) and the documentation of ``--gpu-memory-
-utilization`` (0.9 up to 0.19, 0.92 in 0.22). Only the API server's defaults are modelled.
+Only the defaults of the API server are modelled.
+
+Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU) and ``vllm/config/vllm.py`` (captured sizes); the release
+    notes of 0.14.0 (asynchronous scheduling on by default, January 2026); the documentation of
+    ``--gpu-memory-utilization`` (0.9 up to 0.19, 0.92 from 0.22).
 """
 
 from __future__ import annotations

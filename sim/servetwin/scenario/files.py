@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.find import Catalog
+from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, ScenarioError
 from servetwin.scenario.merge import deep_merge
-from servetwin.scenario.yaml_file import read_mapping
 
 _SUFFIXES = (".yaml", ".yml")
 _MODEL_FILES = (".json", *_SUFFIXES)
@@ -38,7 +38,7 @@ def read_chain(reference: str | Path, catalog: Catalog) -> tuple[Path, dict[str,
         if current.resolve() in [known.resolve() for known in files]:
             raise _cycle([*files, current])
         files.append(current)
-        content = read_mapping(current, "scenario")
+        content = read_mapping(current, "scenario", ScenarioError)
         parent = content.pop("extends", None)
         anchor(content, current.parent)
         use_workload(content, catalog, current.parent, str(current))
@@ -70,7 +70,7 @@ def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -
     reference = raw.get("workload")
     if not isinstance(reference, str):
         return
-    if _is_path(reference):
+    if _is_path(reference, catalog.names("workloads")):
         source = base / Path(reference).expanduser()
     else:
         try:
@@ -78,7 +78,7 @@ def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -
         except CatalogError as error:
             error.file, error.path = file, "workload"
             raise
-    content = read_mapping(source, "workload")
+    content = read_mapping(source, "workload", ScenarioError)
     content.pop("name", None)
     content.pop("description", None)
     _anchor_files(content, source.parent.absolute())
@@ -86,14 +86,18 @@ def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -
 
 
 def _find(reference: str | Path, catalog: Catalog, base: Path) -> Path:
-    if isinstance(reference, Path) or _is_path(reference):
+    known = catalog.names("scenarios")
+    if isinstance(reference, Path) or _is_path(reference, known):
         return base / Path(reference).expanduser()
-    if (base / reference).is_dir() and reference not in catalog.names("scenarios"):
+    if (base / reference).is_dir() and reference not in known:
         return base / reference
     return catalog.scenario(reference)
 
 
-def _is_path(reference: str) -> bool:
+def _is_path(reference: str, known: Sequence[str]) -> bool:
+    """Whether a reference is meant as a path; what lies in a subfolder of the catalogue has a slash in its name."""
+    if reference in known:
+        return False
     return reference.endswith(_SUFFIXES) or "/" in reference or reference.startswith((".", "~"))
 
 

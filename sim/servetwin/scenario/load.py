@@ -77,7 +77,7 @@ def load(
 
     Args:
         reference: the name of a bundled scenario, or the path of a file.
-        overrides: texts of the form ``PATH=VALUE``.
+        overrides: texts of the form ``PATH=VALUE``, or ``Override`` objects.
         catalog: where models, GPUs, workloads and scenarios are found; the bundled ones by default.
         extra: fields to set before the overrides, as if the file said so; a trace replaces the workload.
 
@@ -89,14 +89,7 @@ def load(
     raw.setdefault("name", file.stem)
     if extra:
         raw = _replaced(raw, extra)
-    _add_pools(raw)
-    as_written = copy.deepcopy(raw)
-    changes = _apply(raw, overrides)
-    use_workload(raw, catalog, Path(), str(file))
-    # What overrides name is seen from the working directory.
-    anchor(raw, Path())
-    scenario, idle = _validate(raw, catalog, str(file), changes)
-    notes = _report_idle(idle, as_written, catalog, str(file), changes)
+    scenario, notes = _finished(raw, catalog, str(file), overrides)
     return LoadedScenario(scenario, notes, file)
 
 
@@ -117,17 +110,24 @@ def validate_mapping(
     Raises:
         InputError: whatever is wrong.
     """
-    catalog = catalog or Catalog()
-    own = copy.deepcopy(dict(raw))
-    _add_pools(own)
-    as_written = copy.deepcopy(own)
-    changes = _apply(own, overrides)
-    use_workload(own, catalog, Path(), file)
-    anchor(own, Path())
-    scenario, idle = _validate(own, catalog, file, changes)
-    for text in _report_idle(idle, as_written, catalog, file, changes):
+    scenario, notes = _finished(copy.deepcopy(dict(raw)), catalog or Catalog(), file, overrides)
+    for text in notes:
         warnings.warn(text, ScenarioWarning, stacklevel=3)
     return scenario
+
+
+def _finished(
+    raw: dict[str, Any], catalog: Catalog, file: str, overrides: Iterable[str | Override]
+) -> tuple[Scenario, tuple[str, ...]]:
+    """Apply overrides to the fields of a scenario, which are changed, and resolve it; the scenario and warnings."""
+    _add_pools(raw)
+    as_written = copy.deepcopy(raw)
+    changes = _apply(raw, overrides)
+    use_workload(raw, catalog, Path(), file)
+    # What overrides name is seen from the working directory.
+    anchor(raw, Path())
+    scenario, idle = _validate(raw, catalog, file, changes)
+    return scenario, _report_idle(idle, as_written, catalog, file, changes)
 
 
 def _add_pools(raw: dict[str, Any]) -> None:
@@ -145,11 +145,11 @@ def _replaced(raw: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apply(raw: dict[str, Any], overrides: Iterable[str | Override]) -> list[tuple[Place, str]]:
-    """Apply overrides; where each one now stands, and its text."""
+    """Apply overrides; where each one now stands, and what the user gave."""
     changes = []
     for override in overrides:
         parsed = parse_override(override) if isinstance(override, str) else override
-        changes.append((apply_override(raw, parsed), parsed.text))
+        changes.append((apply_override(raw, parsed), parsed.given))
     return changes
 
 
@@ -169,10 +169,10 @@ def _validate(
 
 def _blame(path: Place, file: str, changes: Sequence[tuple[Place, str]]) -> str:
     """The override that put a mistake there, else the file."""
-    for place, text in reversed(changes):
+    for place, given in reversed(changes):
         common = min(len(place), len(path))
         if common and place[:common] == path[:common]:
-            return f"--set {text}"
+            return given
     return file
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SELECTORS = ("policy", "process", "distribution", "kind", "method", "type", "format")
-"""Keys that say which kind of thing a mapping is; another kind replaces the mapping, for its fields differ.
-"""
+"""Keys that say which kind of thing a mapping is; another kind replaces the mapping, for its fields differ."""
 
 _SYNTHETIC = ("arrivals", "prompts", "outputs", "prefixes", "sessions")
 _LENGTHS = ("prompts", "outputs")

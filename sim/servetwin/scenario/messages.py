@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -41,6 +42,7 @@ _BOUNDS = {
 _MOST_MISTAKES = 3
 
 
+@dataclass(slots=True)
 class Mistake:
     """One fault of a scenario.
 
@@ -52,19 +54,11 @@ class Mistake:
         nearest: the closest valid name.
     """
 
-    def __init__(
-        self,
-        message: str,
-        path: Path,
-        found: object = None,
-        allowed: str | list[str] | None = None,
-        nearest: str | None = None,
-    ) -> None:
-        self.message = message
-        self.path = path
-        self.found = found
-        self.allowed = allowed
-        self.nearest = nearest
+    message: str
+    path: Path
+    found: object = None
+    allowed: str | list[str] | None = None
+    nearest: str | None = None
 
 
 def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mistake]:
@@ -76,7 +70,11 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mi
         raw: the value that was validated.
     """
     mistakes: dict[Path, Mistake] = {}
-    for line in _flatten(error.errors(include_url=False)):
+    lines = _flatten(error.errors(include_url=False))
+    for line in lines:
+        if line["type"] == "too_short" and any(_is_inside(other["loc"], line["loc"]) for other in lines):
+            # Entries that are wrong themselves were not counted.
+            continue
         path = _real_path(line["loc"], raw, line["type"])
         mistake = _explain_line(line, path, model, raw)
         known = mistakes.get(path)
@@ -123,6 +121,10 @@ def _flatten(lines: Sequence[Any]) -> list[dict[str, Any]]:
         for inner in line["ctx"]["errors"]:
             flat.append({**inner, "loc": (*line["loc"], *inner["loc"]), "policy_fields": line["ctx"]["fields"]})
     return flat
+
+
+def _is_inside(inner: Sequence[str | int], outer: Sequence[str | int]) -> bool:
+    return len(inner) > len(outer) and tuple(inner[: len(outer)]) == tuple(outer)
 
 
 def _real_path(loc: Sequence[str | int], raw: Any, kind: str) -> Path:

@@ -6,39 +6,46 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from servetwin.catalog.yaml_file import parse_yaml
 from servetwin.errors import ScenarioError, nearest_name
-from servetwin.scenario.yaml_file import parse_yaml
 
 
 class Override(NamedTuple):
-    """An override: the text that the user gave, the path in it, and the value."""
+    """A field that is set after the file was read.
 
-    text: str
+    Attributes:
+        given: what the user gave, for messages: ``--set run.seed=1``, ``--seed 1``.
+        path: the dotted path of the field.
+        value: its new value.
+    """
+
+    given: str
     path: str
     value: Any
 
 
 def parse_override(text: str) -> Override:
-    """Read ``PATH=VALUE``; the value is YAML, so ``[1, 2]``, ``true`` and ``1e3`` mean what they mean in a
-    file.
+    """Read ``PATH=VALUE``.
+
+    The value is YAML, so ``[1, 2]``, ``true`` and ``1e3`` mean what they mean in a file.
 
     Raises:
         ScenarioError: there is no ``=``, no path, or the value is not YAML.
     """
     path, separator, value = text.partition("=")
     path = path.strip()
-    where = f"--set {text}"
+    given = f"--set {text}"
     if not separator or not path or not all(path.split(".")):
         raise ScenarioError(
             "an override has the form PATH=VALUE",
-            file=where,
+            file=given,
             found=text,
             allowed="for example cluster.pools.0.replicas=8",
         )
     try:
-        return Override(text, path, parse_yaml(value))
+        return Override(given, path, parse_yaml(value))
     except yaml.YAMLError:
-        raise ScenarioError("the value of an override must be YAML", file=where, path=path, found=value) from None
+        raise ScenarioError("the value of an override must be YAML", file=given, path=path, found=value) from None
 
 
 def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, ...]:
@@ -71,7 +78,7 @@ def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, 
         else:
             raise ScenarioError(
                 f"'{'.'.join(parts[:depth])}' is a plain value and has no fields",
-                file=f"--set {override.text}",
+                file=override.given,
                 path=override.path,
                 found=node,
             )
@@ -96,7 +103,7 @@ def _list_index(entries: list[Any], part: str, parents: list[str], override: Ove
     indices = "an index from 0 to " + str(len(entries) - 1) if entries else "nothing: the list is empty"
     raise ScenarioError(
         f"'{'.'.join(parents)}' has no entry '{part}'",
-        file=f"--set {override.text}",
+        file=override.given,
         path=override.path,
         found=part,
         allowed=indices + (f", or a name: {', '.join(names)}" if names else ""),

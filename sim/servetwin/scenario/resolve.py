@@ -194,7 +194,7 @@ def _resolve_room(pool: Pool, parts: PoolParts, place: str) -> Pool:
 def self_contained(reference: ModelReference | None) -> ModelReference | None:
     """A model reference that means the same everywhere: the path of a file becomes its content."""
     if isinstance(reference, str) and reference.endswith((".json", ".yaml", ".yml")):
-        return read_mapping(Path(reference))
+        return read_mapping(Path(reference), "model")
     return reference
 
 

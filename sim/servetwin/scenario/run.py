@@ -57,13 +57,12 @@ def run(
 
     Args:
         scenario: the name of a bundled scenario, the path of a file, a mapping as a file would hold it, or a
-            ``Scenario``.
+            ``Scenario`` object.
         out: where to write the files of the run; None = nowhere.
         figures: whether to draw the pictures too.
         timeline: whether to write ``trace.json`` too.
         strict: whether every account is counted again at every step (slow).
-        progress: told now and then how far the run is: requests ended, requests expected, simulated time
-            [ps].
+        progress: told now and then how far the run is: requests ended, requests expected, simulated time [ps].
         catalog: where models, GPUs, workloads and scenarios are found; the bundled ones by default.
         overrides: fields of the scenario, ``__`` standing for the dots of the path.
 
@@ -139,8 +138,7 @@ def execute(
 
 
 def _override(name: str, value: Any) -> Override:
-    path = name.replace("__", ".")
-    return Override(f"{path}={value}", path, value)
+    return Override(f"{name}={value!r}", name.replace("__", "."), value)
 
 
 def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result:

@@ -111,8 +111,9 @@ class Precision(Part):
 
 
 class EngineOptions(Part):
-    """The engine's settings, named as in vLLM where vLLM has them; ``None`` is vLLM's default for version and
-    GPU.
+    """The engine's settings, named as in vLLM where vLLM has them.
+
+    ``None`` stands for vLLM's default, which depends on its version and on the GPU.
 
     Attributes:
         max_num_batched_tokens: token budget of a step [tokens].
@@ -124,8 +125,7 @@ class EngineOptions(Part):
         long_prefill_token_threshold: most prompt tokens of one request in one step [tokens]; 0 = no limit.
         scheduler_reserve_full_isl: whether a request is admitted only if its whole prompt fits.
         watermark: share of the blocks kept free when a request is admitted while others are scheduled.
-        async_scheduling: whether step n+1 is planned before the tokens of step n are known; ``auto`` by
-            version.
+        async_scheduling: whether step n+1 is planned before the tokens of step n are known; ``auto`` is by version.
         gpu_memory_utilization: share of the GPU's memory that the engine may use.
         num_gpu_blocks_override: KV blocks, instead of what the memory holds; for tests and what-ifs.
         enforce_eager: no CUDA graphs.

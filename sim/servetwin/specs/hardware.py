@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Which figure bounds arithmetic on a weight format: formats that are unpacked to bf16 before they are
-#: multiplied.
+#: Weight formats that are multiplied at the rate of another: fp16 is as fast as bf16, int4 is unpacked to it.
 _MULTIPLIED_AS = {"fp16": "bf16", "int4": "bf16"}
 
 
@@ -57,7 +56,7 @@ class Gpu:
     def peak(self, dtype: str) -> float:
         """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.
 
-        A type that the GPU has no units for runs at the next wider type that it has.
+        A type that the GPU has no units for runs at the rate of bf16.
         """
         peaks = dict(self.flops)
         name = _MULTIPLIED_AS.get(dtype, dtype)

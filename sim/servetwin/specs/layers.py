@@ -1,7 +1,6 @@
 """The parts of a decoder layer, and how large they are.
 
-Every size is in parameters (numbers of weights). A *part* is a group of weights that is stored in one
-precision:
+Every size is in parameters (numbers of weights). A *part* is a group of weights that is stored in one precision:
 
 ========= ================================================================================
 attention query, key, value and output projections (and the low-rank ones of latent attention)
@@ -19,8 +18,8 @@ from dataclasses import dataclass
 PARTS = ("attention", "dense", "experts", "shared", "router")
 QUANTISABLE = ("attention", "dense", "experts", "shared")
 
-#: Bytes per stored weight, with the scales of the block formats: MXFP4 has an 8-bit scale per 32 values,
-#: NVFP4 an 8-bit scale per 16, INT4 a 16-bit scale per 32.
+#: Bytes per stored weight, with the scales of the block formats: MXFP4 has an 8-bit scale per 32 values, NVFP4 an
+#: 8-bit scale per 16, INT4 a 16-bit scale per 32.
 _BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
@@ -66,8 +65,7 @@ class GroupedAttention:
     gated: bool = False
 
     def local_kv_heads(self, tensor: int) -> int:
-        """KV heads that one of ``tensor`` ranks holds; with more ranks than heads each head is held several
-        times."""
+        """KV heads that one of ``tensor`` ranks holds; with more ranks than heads each is held several times."""
         return max(1, -(-self.kv_heads // tensor))
 
     def parameters(self, hidden: int) -> int:
@@ -92,13 +90,12 @@ class GroupedAttention:
 
     def prefill_flops(self) -> int:
         """The same while prefilling."""
-        return 4 * self.heads * self.head_dim
+        return self.decode_flops()
 
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): the cache holds one compressed vector per
-    token.
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): the cache holds one compressed vector per token.
 
     Attributes:
         heads: query heads.
@@ -148,8 +145,7 @@ class LatentAttention:
         return self.kv_rank + self.rope_dim
 
     def decode_flops(self) -> int:
-        """Arithmetic [FLOP] per query and attended token, over all heads, in the latent space (absorbed
-        matrices)."""
+        """Arithmetic [FLOP] per query and attended token, over all heads, in latent space (absorbed matrices)."""
         return 2 * self.heads * (2 * self.kv_rank + self.rope_dim)
 
     def prefill_flops(self) -> int:
@@ -175,7 +171,7 @@ class DenseMlp:
 
     def parts(self, hidden: int) -> dict[str, int]:
         """Weights by part."""
-        return {"dense": (3 if self.gated else 2) * hidden * self.intermediate}
+        return {"dense": self.active_parameters(hidden)}
 
     def active_parameters(self, hidden: int) -> int:
         """Weights that one token meets."""
@@ -219,7 +215,13 @@ class MoeMlp:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """``count`` equal decoder layers."""
+    """Equal decoder layers.
+
+    Attributes:
+        count: how many.
+        attention: their attention.
+        mlp: their feed-forward block.
+    """
 
     count: int
     attention: GroupedAttention | LatentAttention

@@ -19,8 +19,7 @@ class ModelSpec:
         tied_embeddings: the output matrix is the embedding matrix.
         max_position: longest sequence [tokens] that the configuration allows.
         native_weights: precision in which the weights are published: bf16, fp16, fp8, int4, mxfp4, …
-        quantised_parts: the parts that have that precision (see ``servetwin.specs.layers``); the rest is
-            bf16.
+        quantised_parts: the parts that have that precision (see ``servetwin.specs.layers``); the rest is bf16.
         source: where the shapes come from, and when.
     """
 
@@ -100,8 +99,8 @@ class ModelSpec:
 
         Args:
             weights: precision the engine runs with, or ``auto``.
-            tensor: ranks that share out the matrices. KV heads, latent down-projections, routers and norms
-                are repeated where they cannot be shared.
+            tensor: ranks that share out the matrices. KV heads, latent down-projections, routers and norms are
+                repeated where they cannot be shared.
         """
         matrices = 1 if self.tied_embeddings else 2
         layers = sum(self._layer_bytes(layer, weights, tensor, every_expert=True) for layer in self.layers)
@@ -110,8 +109,8 @@ class ModelSpec:
     def step_weight_bytes(self, weights: str = "auto", tensor: int = 1) -> float:
         """Bytes [B] of weights that any step must read on one of ``tensor`` ranks.
 
-        That is all but the embedding matrix, of which a step reads a few rows, and of the routed experts only
-        as many as one token visits.
+        That is all but the embedding matrix, of which a step reads a few rows, and of the routed experts only as many
+        as one token visits.
         """
         layers = sum(self._layer_bytes(layer, weights, tensor, every_expert=False) for layer in self.layers)
         return self._vocabulary_bytes(tensor) + layers

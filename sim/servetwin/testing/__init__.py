@@ -1,6 +1,4 @@
-"""What tests of policies need: test doubles and the contracts that every policy, ours or a user's, goes
-through.
-"""
+"""What tests of policies need: test doubles, and the contracts of every policy, ours or a user's."""
 
 from __future__ import annotations
 

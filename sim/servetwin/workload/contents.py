@@ -115,7 +115,7 @@ def contents(
             (tokens, next(kind.outputs), segments, kind) for (tokens, segments), kind in zip(whole, kinds, strict=False)
         )
     if prefixes is None and not classes:
-        return zip(prompt_stream, output_stream, repeat(()), repeat(None))  # noqa: B905, RUF100
+        return zip(prompt_stream, output_stream, repeat(()), repeat(None), strict=False)
     kinds = kind_stream(classes, streams, base, prompt_stream, output_stream)
     if prefixes is None:
         return ((next(kind.prompts), next(kind.outputs), (), kind) for kind in kinds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from servetwin.request import Request, Segment
 from servetwin.workload.contents import Kind
-from servetwin.workload.stream import LOST, Clients, RequestStream
+from servetwin.workload.stream import LOST, RequestStream, Starts
 
 
 @dataclass(slots=True)
@@ -52,58 +52,45 @@ class SessionStream(RequestStream):
     """Sessions that start on their own, each of whose later turns follows the answer to the one before.
 
     Args:
-        times: starts of sessions [ps], ascending.
+        starts: when they start; the clients of a closed loop hold one session after the other. Sessions are
+            started until their turns make up the limit of requests, the last one is cut.
         draws: where their contents come from.
-        clients: the clients of a closed loop, who hold one session after the other; None = open.
-        limit: most requests; sessions are started until their turns make up this number, the last one is cut.
-        until_ps: no request arrives then or later [ps].
-        expected: see ``RequestStream``.
     """
 
-    def __init__(
-        self,
-        times: Iterator[int],
-        draws: SessionDraws,
-        clients: Clients | None,
-        limit: int,
-        until_ps: int,
-        expected: int | None,
-    ) -> None:
-        super().__init__(expected)
-        self._times = times
+    def __init__(self, starts: Starts, draws: SessionDraws) -> None:
+        super().__init__(starts.expected)
+        self._starts = starts
         self._draws = draws
-        self._clients = clients
-        self._limit = limit
-        self._until_ps = until_ps
         self._sessions = 0
         self._reserved = 0
         self._live: dict[int, _Session] = {}
 
     def __iter__(self) -> Iterator[Request]:
         """The first turns of sessions that start on their own."""
-        for start in self._times:
-            if start >= self._until_ps or self._reserved >= self._limit:
+        until, limit = self._starts.until_ps, self._starts.limit
+        for start in self._starts.times:
+            if start >= until or self._reserved >= limit:
                 return
             yield self._open(start)
 
     def on_finished(self, request: Request, visible_ps: int) -> Request | None:
         """The next turn; after the last, in a closed loop, the first turn of the client's next session."""
-        session = self._live[request.session_id]
+        session, starts = self._live[request.session_id], self._starts
         if request.outcome not in LOST and session.next_turn < len(session.turns):
             arrival = visible_ps + session.turns[session.next_turn].think_ps
-            if arrival < self._until_ps:
+            if arrival < starts.until_ps:
                 return self._turn(session, arrival)
         del self._live[session.number]
-        if self._clients is None or self._reserved >= self._limit:
+        if starts.clients is None or self._reserved >= starts.limit:
             return None
-        arrival = self._clients.returns_ps(request, visible_ps)
-        return self._open(arrival) if arrival < self._until_ps else None
+        arrival = starts.clients.returns_ps(request, visible_ps)
+        return self._open(arrival) if arrival < starts.until_ps else None
 
     def _open(self, arrival_ps: int) -> Request:
         draws = self._draws
         kind = next(draws.kinds)
         head = next(draws.heads) if draws.heads is not None else None
-        number = min(next(draws.turns), self._limit - self._reserved)
+        number = min(next(draws.turns), self._starts.limit - self._reserved)
         later = draws.turn_prompts if draws.turn_prompts is not None else kind.prompts
         turns = [_Turn(next(kind.prompts), next(kind.outputs), 0)]
         turns += [_Turn(next(later), next(kind.outputs), next(draws.thinks)) for _ in range(number - 1)]

@@ -42,6 +42,7 @@ def whole(values: Floats, low: float, high: float) -> list[int]:
 
 def picoseconds(seconds: Floats) -> list[int]:
     """``seconds`` [s] in whole picoseconds; Python integers, for long spans exceed 64 bits."""
+    # The longest tails of a gap may be infinite as floats, which no integer is: 1e30 ps outlast every run.
     scaled = np.minimum(np.rint(seconds * PS_PER_S), 1e30)
     return list(map(int, scaled.tolist()))
 

@@ -41,8 +41,7 @@ class Source:
     def finished(self, request: Request, visible_ps: int) -> None:
         """Tell that ``request`` has met its end, whatever its outcome, which must be set.
 
-        A follow-up arrives at least 1 ps from now, so that it never shares the instant of the step boundary
-        that caused it.
+        A follow-up arrives at least 1 ps from now: it never shares the instant of the step boundary that caused it.
 
         Args:
             request: the request.
@@ -78,8 +77,7 @@ class Source:
             follows = bool(followups) and followups[0][0] == now
             if upcoming is not None and upcoming.arrival_ps == now:
                 if not (follows and followups[0][1] < upcoming.id):
-                    # Stepped on before the call, so that whoever looks from inside it sees what is still to
-                    # come.
+                    # Stepped on before the call: whoever looks from inside it sees what is still to come.
                     self._upcoming = next(self._open, None)
                     submit(upcoming)
                     upcoming = self._upcoming

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from servetwin.errors import ScenarioError
 from servetwin.streams import Streams
-from servetwin.units import PS_PER_S
+from servetwin.units import PS_PER_S, seconds_to_ps
 from servetwin.workload.arrivals import ArrivalProcess, Arrivals, Bursts, ClosedLoop
 from servetwin.workload.base import Part
 from servetwin.workload.classes import RequestClass
@@ -19,7 +19,7 @@ from servetwin.workload.conversation import SessionDraws, SessionStream
 from servetwin.workload.lengths import Lengths
 from servetwin.workload.prefixes import Prefixes
 from servetwin.workload.sessions import Sessions
-from servetwin.workload.stream import NO_LIMIT, Clients, OneShotStream, RequestStream, TraceStream
+from servetwin.workload.stream import NO_LIMIT, Clients, OneShotStream, RequestStream, Starts, TraceStream
 from servetwin.workload.traces.spec import TraceSpec
 from servetwin.workload.traces.trace import read_trace
 
@@ -114,13 +114,12 @@ def build_stream(
     clients = None
     if isinstance(arrivals, ClosedLoop):
         thinks = arrivals.think_time_s.stream(streams.generator("workload", "client think time"))
-        clients = Clients.of(arrivals, thinks)
-    expected = _expected(arrivals, spec.sessions is not None, requests)
+        clients = Clients(thinks, seconds_to_ps(arrivals.retry_after_s))
+    starts = Starts(times, clients, limit, until_ps, _expected(arrivals, spec.sessions is not None, requests))
     if spec.sessions is not None:
-        draws = _session_draws(spec, spec.sessions, streams, base)
-        return SessionStream(times, draws, clients, limit, until_ps, expected)
+        return SessionStream(starts, _session_draws(spec, spec.sessions, streams, base))
     content = contents(spec.prompts, spec.outputs, spec.prefixes, spec.classes, streams, base)
-    return OneShotStream(times, content, clients, limit, until_ps, expected)
+    return OneShotStream(starts, content)
 
 
 def _bound(value: int | None, path: str, smallest: float) -> int:

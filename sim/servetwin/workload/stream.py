@@ -9,11 +9,10 @@ turns, and reserves their ids, when it starts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 
 from servetwin.request import CANCELLED, FAILED, REJECTED, Request, Segment
-from servetwin.units import seconds_to_ps
-from servetwin.workload.arrivals import ClosedLoop
 from servetwin.workload.contents import Content, Kind
 from servetwin.workload.traces.trace import Trace, TraceCounts, infinite_hit_rate
 
@@ -66,59 +65,60 @@ class Clients:
         self._thinks = thinks
         self._retry_ps = retry_ps
 
-    @classmethod
-    def of(cls, loop: ClosedLoop, thinks: Iterator[int]) -> Clients:
-        """The clients of ``loop``."""
-        return cls(thinks, seconds_to_ps(loop.retry_after_s))
-
     def returns_ps(self, request: Request, visible_ps: int) -> int:
         """When the client whose ``request`` ended at ``visible_ps`` [ps] sends the next one [ps]."""
         return visible_ps + (self._retry_ps if request.outcome in LOST else next(self._thinks))
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """When requests, or sessions, of a synthetic workload start, and when they stop coming.
+
+    Attributes:
+        times: the starts that do not depend on the system [ps], ascending; in a closed loop those of the
+            clients' first requests.
+        clients: the clients of a closed loop; None = open.
+        limit: most requests.
+        until_ps: no request arrives then or later [ps].
+        expected: how many requests will come, at most; None = unknown.
+    """
+
+    times: Iterator[int]
+    clients: Clients | None
+    limit: int
+    until_ps: int
+    expected: int | None
 
 
 class OneShotStream(RequestStream):
     """Requests that have nothing to do with each other, or only a prefix.
 
     Args:
-        times: arrivals [ps], ascending; in a closed loop those of the clients' first requests.
-        contents: what the requests are, in order of their ids.
-        clients: the clients of a closed loop; None = open.
-        limit: most requests.
-        until_ps: no request arrives then or later [ps].
-        expected: see ``RequestStream``.
+        starts: when they come.
+        contents: what they are, in order of their ids.
     """
 
-    def __init__(
-        self,
-        times: Iterator[int],
-        contents: Iterator[Content],
-        clients: Clients | None,
-        limit: int,
-        until_ps: int,
-        expected: int | None,
-    ) -> None:
-        super().__init__(expected)
-        self._times = times
+    def __init__(self, starts: Starts, contents: Iterator[Content]) -> None:
+        super().__init__(starts.expected)
+        self._starts = starts
         self._contents = contents
-        self._clients = clients
-        self._limit = limit
-        self._until_ps = until_ps
         self._created = 0
 
     def __iter__(self) -> Iterator[Request]:
         """The open arrivals, or the first request of each client."""
-        until, limit = self._until_ps, self._limit
-        for arrival in self._times:
+        until, limit = self._starts.until_ps, self._starts.limit
+        for arrival in self._starts.times:
             if arrival >= until or self._created >= limit:
                 return
             yield self._create(arrival)
 
     def on_finished(self, request: Request, visible_ps: int) -> Request | None:
         """The next request of the client whose request this was; None in an open stream."""
-        if self._clients is None or self._created >= self._limit:
+        starts = self._starts
+        if starts.clients is None or self._created >= starts.limit:
             return None
-        arrival = self._clients.returns_ps(request, visible_ps)
-        return self._create(arrival) if arrival < self._until_ps else None
+        arrival = starts.clients.returns_ps(request, visible_ps)
+        return self._create(arrival) if arrival < starts.until_ps else None
 
     def _create(self, arrival_ps: int) -> Request:
         prompt, output, segments, kind = next(self._contents)

@@ -21,6 +21,7 @@ CATALOG = Catalog()
         ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
         ("meta-llama/Llama-2-70b-chat-hf", "llama-2-70b"),
         ("llama2-70b", "llama-2-70b"),
+        ("nvidia/Llama-3.1-70B-Instruct-FP8", "llama-3.1-70b-fp8"),
         ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
         ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
         ("codellama/CodeLlama-34b-Instruct-hf", "codellama-34b"),
@@ -116,23 +117,24 @@ def test_folders_of_the_user_come_first(tmp_path: Path) -> None:
         Catalog([tmp_path / "nowhere"])
 
 
-def test_paths_are_relative_to_where_they_stand(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tiny.yaml").write_text(
         "hidden: 64\nvocab: 100\nmax_position: 128\ntied_embeddings: true\n"
         "layers:\n  - {count: 2, attention: {heads: 4, kv_heads: 2, head_dim: 16}, mlp: {intermediate: 128}}\n",
         encoding="utf-8",
     )
-    assert CATALOG.model("tiny.yaml", base=tmp_path).name == "tiny"
+    monkeypatch.chdir(tmp_path)
+    assert CATALOG.model("tiny.yaml").name == "tiny"
     assert CATALOG.model(str(tmp_path / "tiny.yaml")).num_layers == 2
-    with pytest.raises(CatalogError, match="no such file"):
-        CATALOG.model("./elsewhere.yaml", base=tmp_path)
+    with pytest.raises(CatalogError, match="no such model file"):
+        CATALOG.model("./elsewhere.yaml")
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
         (b"", "empty"),
-        (b"- 1\n- 2\n", "one mapping"),
+        (b"- 1\n- 2\n", "a mapping"),
         (b"name: a\nname: b\n", "stands twice"),
         (b"layers: [{count: 1, count: 2}]\n", "stands twice"),
         (b"name: [\n", "not valid YAML"),

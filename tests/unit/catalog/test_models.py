@@ -168,6 +168,11 @@ def test_quantised_parts_of_configurations(quantisation: dict[str, Any], dtype: 
         ({"index_topk": 4}, "sparse attention"),
         ({"num_experts": 4, "num_experts_per_tok": 8}, "more experts than there are"),
         ({"quantization_config": {"quant_method": "magic"}}, "not modelled"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "at least one group"),
+        ({"quantization_config": {"quant_method": "fp8", "ignore": 1}}, "a list is expected"),
+        ({"layer_types": "full_attention"}, "a list is expected"),
+        ({"num_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": "one"}, "whole number"),
+        ({"num_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": "two"}, "whole number"),
     ],
 )
 def test_wrong_configurations_say_what_is_wrong(changes: dict[str, Any], complaint: str) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from servetwin.errors import ScenarioError
 from servetwin.catalog.yaml_file import parse_yaml, read_mapping
+from servetwin.errors import ScenarioError
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def test_the_table_says_what_a_reader_looks_for(overloaded):
     lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
     for name, metric in (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E", "e2e_ms")):
         assert lines[name] == [number(found[f"{metric}.{one}"]) for one in ("mean", "p50", "p90", "p99", "max")]
+    assert lines["latency"][0] == "[ms]"
     assert "800 of 800 requests completed" in text and "first 10 are warm-up" in text
     assert "llama-3.1-8b on 2 GPUs, vllm 0.15" in text
     assert lines["ttft_ms.p99"][-1] == "missed" and lines["itl_ms.p99"][-1] == "met"

@@ -13,7 +13,7 @@ PERCENTS = (0, 1, 25, 50, 90, 95, 99, 99.9, 100)
 
 def brute(runs, extra=(), after=0):
     """Every gap on its own."""
-    gaps = list(extra)
+    gaps = [gap for number, gap in enumerate(extra) if EXTRA_STARTS[number] >= after]
     for run in runs:
         for step in run.steps():
             if step.start >= after:
@@ -21,11 +21,15 @@ def brute(runs, extra=(), after=0):
     return gaps
 
 
+#: When the last steps of the extra gaps began.
+EXTRA_STARTS = [7 * number**6 for number in range(40)]
+
+
 def gap_set(runs, extra=(), flush_every=0, **options):
     recorder = Recorder(meta(4))
     record(recorder, runs, flush_every)
-    for gap in extra:
-        recorder.gap(gap)
+    for start, gap in zip(EXTRA_STARTS, extra, strict=False):
+        recorder.gap(gap, start)
     segments = finish(recorder, 10**18).segments
     return GapSet(segments.store, segments.extra_gaps, **options)
 

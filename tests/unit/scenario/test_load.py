@@ -83,6 +83,16 @@ def test_paths_in_files_are_relative_to_the_file(write: Any, base: dict[str, Any
     servetwin.run(scenario)
 
 
+def test_what_lies_in_a_subfolder_of_a_catalogue_is_found_by_its_name(tmp_path: Path, base: dict[str, Any]) -> None:
+    for kind, content in (("workloads", base["workload"]), ("scenarios", {**base, "workload": "team/mine"})):
+        file = tmp_path / kind / "team" / "mine.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(content))
+    catalog = Catalog([tmp_path])
+    assert "team/mine" in catalog.names("scenarios")
+    assert load("team/mine", catalog=catalog).scenario.workload.arrivals is not None
+
+
 def test_a_workload_by_name_and_by_path(write: Any, base: dict[str, Any]) -> None:
     base["workload"] = "chat-poisson"
     assert load(write(base)).scenario.workload.prompts is not None

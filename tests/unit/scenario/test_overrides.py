@@ -16,7 +16,7 @@ def _set(raw: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def test_a_value_is_yaml() -> None:
-    assert parse_override("a.b=1e3") == ("a.b=1e3", "a.b", 1000)
+    assert parse_override("a.b=1e3") == ("--set a.b=1e3", "a.b", 1000)
     assert parse_override("a=[1, x]").value == [1, "x"]
     assert parse_override("a=").value is None
     assert parse_override("a=b=c").value == "b=c"

@@ -15,12 +15,10 @@ from servetwin.request import Request
 class MaxQueue(Policy):
     """A request is rejected when as many as the limit are in flight beyond the seats of the cluster.
 
-    The seats are the sum of ``max_num_seqs`` over the replicas; what is in flight beyond them must wait. A
-    gateway sees no engine's queue without asking it, so requests that wait for KV room although seats are
-    free do not count.
+    The seats are the sum of ``max_num_seqs`` over the replicas; what is in flight beyond them must wait. A gateway
+    sees no engine's queue without asking it, so requests that wait for KV room although seats are free do not count.
 
-    Source: ``max_pending_requests`` of an Envoy cluster's circuit breaker, with the engines' seats as the
-        connections.
+    Source: ``max_pending_requests`` of an Envoy cluster's circuit breaker, with the engines' seats as connections.
 
     Attributes:
         waiting: most requests in flight beyond the seats [requests]; 0 lets in only what finds a seat.

@@ -13,8 +13,9 @@ from servetwin.request import Request
 
 @register
 class MaxRequests(Policy):
-    """A request is rejected when as many as the limit are in flight: routed and not finished, waiting ones
-    included.
+    """A request is rejected when as many as the limit are in flight.
+
+    In flight are the requests that were routed and have not finished, those that wait in an engine included.
 
     Source: ``max_requests`` of an Envoy cluster's circuit breaker, ``limit_conn`` of nginx.
 

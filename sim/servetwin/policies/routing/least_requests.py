@@ -11,10 +11,9 @@ from servetwin.request import Request
 
 @register
 class LeastRequests(Policy):
-    """The replica with the fewest requests that were sent there and have not finished; ties to the smallest
-    index.
+    """The replica with the fewest requests that were sent there and have not finished.
 
-    The gateway counts what it sent and what came back, so the count is never stale.
+    Ties go to the smallest index. The gateway counts what it sent and what came back, so the count is never stale.
 
     Source: ``least_conn`` of nginx and ``LEAST_REQUEST`` of Envoy, whose full scan over all hosts it equals.
 

@@ -11,14 +11,12 @@ from servetwin.request import Request
 
 @register
 class LeastTokens(Policy):
-    """The replica whose unfinished requests hold the fewest prompt and generated tokens; ties to the smallest
-    index.
+    """The replica whose unfinished requests hold the fewest prompt and generated tokens.
 
-    Generated tokens count as of the replica's last finished step. Long prompts weigh more than short ones,
-    which a count of requests cannot see.
+    Ties go to the smallest index. Generated tokens count as of the replica's last finished step. Long prompts weigh
+    more than short ones, which a count of requests cannot see.
 
-    Source: least-outstanding-tokens as in the token-load scorer of llm-d's endpoint picker, without its
-        ceiling.
+    Source: least-outstanding-tokens as in the token-load scorer of llm-d's endpoint picker, without its ceiling.
 
     >>> from servetwin.policies.routing import LeastTokens
     >>> from servetwin.testing import FakeFleet, make_request

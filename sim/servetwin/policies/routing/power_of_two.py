@@ -12,18 +12,16 @@ from servetwin.streams import Streams
 
 @register
 class PowerOfTwo(Policy):
-    """Two different replicas are drawn uniformly; the less loaded one gets the request, in a tie the first
-    drawn.
+    """Two different replicas are drawn uniformly, and the less loaded one gets the request.
 
-    Two choices already take the longest queue from order log n / log log n down to log log n, without anybody
-    looking at the whole fleet.
+    In a tie it is the first drawn. Two choices already take the longest queue from order log n / log log n down to
+    log log n, without anybody looking at the whole fleet.
 
-    Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", IEEE TPDS 12 (2001);
-        Envoy's
-    ``LEAST_REQUEST`` with two choices; ``power_of_two`` of the SGLang gateway.
+    Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", IEEE TPDS 12 (2001); Envoy's
+        ``LEAST_REQUEST`` with two choices; ``power_of_two`` of the SGLang gateway.
 
     Attributes:
-        metric: what load is: ``requests`` [requests] or ``tokens`` [tokens] that were sent there and not
+        metric: what load is: the ``requests`` [requests] or ``tokens`` [tokens] that were sent there and have not
             finished.
 
     >>> from servetwin.policies import PolicyContext

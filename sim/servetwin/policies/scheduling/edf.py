@@ -13,15 +13,13 @@ NEVER_PS = 1 << 200
 
 @register
 class EarliestDeadlineFirst(Policy):
-    """The request whose deadline is nearest is admitted first; the one whose deadline is farthest is
-    preempted first.
+    """The request with the nearest deadline is admitted first, the one with the farthest is preempted first.
 
-    A deadline is the arrival plus the TTFT limit of the request's class. Requests without a deadline come
-    after all others, in order of arrival.
+    A deadline is the arrival plus the TTFT limit of the request's class. Requests without a deadline come after all
+    others, in order of arrival.
 
-    Source: Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment",
-        JACM 20
-    (1973), section 7; for LLM serving e.g. the deadline orders of Llumnix and QLM.
+    Source: Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", JACM 20
+        (1973), section 7; for LLM serving e.g. the deadline orders of Llumnix and QLM.
 
     >>> from servetwin.policies.scheduling import EarliestDeadlineFirst
     >>> from servetwin.request import Request

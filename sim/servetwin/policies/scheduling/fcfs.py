@@ -10,8 +10,9 @@ from servetwin.request import Request
 
 @register
 class FirstComeFirstServed(Policy):
-    """Requests are admitted in order of arrival; the last admitted is preempted first and returns to the
-    front.
+    """Requests are admitted in order of arrival.
+
+    The last admitted is preempted first and returns to the front of the queue.
 
     Source: the default of vLLM V1 (``--scheduling-policy fcfs``, ``vllm/v1/core/sched/scheduler.py``).
 

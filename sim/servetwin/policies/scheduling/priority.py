@@ -10,11 +10,10 @@ from servetwin.request import Request
 
 @register
 class Priority(Policy):
-    """The request with the smallest ``(priority, arrival)`` is admitted first, the largest is preempted
-    first.
+    """The request with the smallest ``(priority, arrival)`` is admitted first, the largest is preempted first.
 
-    A lower number is more urgent. A waiting request never preempts a running one to get in: it only overtakes
-    others that wait. The priority comes from the class of the request in the workload.
+    A lower number is more urgent. A waiting request never preempts a running one to get in: it only overtakes others
+    that wait. The priority comes from the class of the request in the workload.
 
     Source: vLLM V1 (``--scheduling-policy priority``, ``vllm/v1/core/sched/request_queue.py`` and
         ``scheduler.py``).

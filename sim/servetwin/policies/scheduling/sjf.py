@@ -12,14 +12,12 @@ from servetwin.request import Request
 class ShortestJobFirst(Policy):
     """The request with the fewest uncached prompt tokens is admitted first; equals in order of arrival.
 
-    The job is what is known when a request arrives, its prompt less what the prefix cache holds of it at that
-    moment: the length of the output lies in the future. The last admitted is preempted first, as in ``fcfs``.
-    Long prompts may starve under load; that is the price of the rule.
+    The job is what is known when a request arrives, its prompt less what the prefix cache holds of it at that moment:
+    the length of the output lies in the future. The last admitted is preempted first, as in ``fcfs``. Long prompts may
+    starve under load; that is the price of the rule.
 
-    Source: the shortest-prefill-first orders studied for LLM serving, e.g. Fu et al., "Efficient LLM
-        Scheduling by
-    Learning to Rank", NeurIPS 2024 (there with predicted outputs), and SGLang's cache-aware schedule
-    policies.
+    Source: the shortest-prefill-first orders studied for LLM serving, e.g. Fu et al., "Efficient LLM Scheduling by
+        Learning to Rank", NeurIPS 2024 (there with predicted outputs), and SGLang's cache-aware schedule policies.
 
     >>> from servetwin.policies.scheduling import ShortestJobFirst
     >>> from servetwin.request import Request

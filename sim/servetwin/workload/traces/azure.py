@@ -1,8 +1,7 @@
 """Azure LLM inference traces (AzurePublicDataset; written against the two files of 2023): CSV with a header.
 
-``TIMESTAMP,ContextTokens,GeneratedTokens``; the time is ISO 8601 with up to 12 fractional digits (the 2023
-files have seven) and perhaps a UTC offset; lines end with CR LF or LF. Other columns are ignored. Prompts
-share nothing.
+``TIMESTAMP,ContextTokens,GeneratedTokens``; the time is ISO 8601 with up to 12 fractional digits (the 2023 files have
+seven) and perhaps a UTC offset; lines end with CR LF or LF. Other columns are ignored. Prompts share nothing.
 """
 
 from __future__ import annotations

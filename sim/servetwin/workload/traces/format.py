@@ -1,7 +1,6 @@
 """The seam between trace files and the workload: what a row is, and what a format has to offer.
 
-A new format is one module with a class like those of ``azure`` and ``mooncake``, and one line in
-``registry``.
+A new format is one module with a class like those of ``azure`` and ``mooncake``, and one line in ``registry``.
 """
 
 from __future__ import annotations

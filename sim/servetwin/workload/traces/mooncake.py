@@ -1,8 +1,7 @@
 """Mooncake traces (FAST'25 release): JSON lines with the ids of prefix-cache blocks.
 
-``{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, …]}``: milliseconds
-since the start, tokens, and one id for each 512 tokens of the prompt, the last block being partial. Other
-keys are ignored.
+``{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, …]}``: milliseconds since the
+start, tokens, and one id for each 512 tokens of the prompt, the last block being partial. Other keys are ignored.
 """
 
 from __future__ import annotations

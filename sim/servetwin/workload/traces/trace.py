@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from servetwin.errors import TraceError
-from servetwin.units import seconds_to_ps
+from servetwin.units import PS_PER_S, seconds_to_ps
 from servetwin.workload.traces.format import Row, RowError, RowParser
 from servetwin.workload.traces.lines import line_blocks, resolve
 from servetwin.workload.traces.registry import AUTO, detect, find
@@ -76,9 +76,8 @@ def read_trace(spec: TraceSpec, base: Path) -> Trace:
     except RowError as error:
         raise _row_error(error, spec.path, number) from None
     trace = Trace(trace_format.block_tokens)
-    rows = _rows(_lines(number, lines, blocks), parse, spec, trace.counts)
-    if header:
-        rows = _rows(_lines(number + 1, lines[1:], blocks), parse, spec, trace.counts)
+    skip = 1 if header else 0
+    rows = _rows(_lines(number + skip, lines[skip:], blocks), parse, spec, trace.counts)
     _collect(trace, sorted(rows, key=lambda row: row[1].time_ps) if spec.sort else rows, spec)
     _check_not_empty(trace, spec)
     _retime(trace, spec)
@@ -155,7 +154,7 @@ def _collect(trace: Trace, rows: Iterator[tuple[int, Row]] | list[tuple[int, Row
                 "the rows are not in order of time",
                 file=spec.path,
                 path=f"line {number}",
-                found=f"{(previous - time) / 1e12:g} s before the row above",
+                found=f"{(previous - time) / PS_PER_S:g} s before the row above",
                 allowed="times that never run back",
                 hint="set workload.trace.sort to true to sort the rows",
             )
