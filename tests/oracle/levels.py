@@ -38,9 +38,7 @@ def simulate(scenario: Scenario, *, until_ps: int | None = None, strict: bool = 
     cluster, recorder = simulation.cluster, simulation.recorder
     end_ps = cluster.run(until_ps)
     recorder.meta.trace_block_hit_rate_infinite = simulation.stream.trace_block_hit_rate_infinite
-    result = recorder.result(
-        end_ps=end_ps, ledgers=cluster.ledger(end_ps), events=cluster.events, steps=cluster.steps
-    )
+    result = recorder.result(end_ps=end_ps, ledgers=cluster.ledger(end_ps), events=cluster.events, steps=cluster.steps)
     return simulation, result
 
 

@@ -41,7 +41,7 @@ class PlainLog:
             self.rows.append(dict(zip(SEGMENT_COLUMNS, self.segments[at : at + width], strict=True)))
         self.segments.clear()
 
-    def gap(self, gap_ps: int) -> None:
+    def gap(self, gap_ps: int, start_ps: int) -> None:
         self.gaps.append(gap_ps)
 
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:

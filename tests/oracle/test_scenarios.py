@@ -25,8 +25,8 @@ def shrunk(name: str, requests: int) -> list[str]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_bundled_scenario(name: str, tmp_path: Path) -> None:
-    summary = check_levels(resolved(name, *shrunk(name, 80)), tmp_path)
-    assert summary["completed"] == 80
+    summary = check_levels(resolved(name, *shrunk(name, 50)), tmp_path)
+    assert summary["completed"] == 50
     # The levels are three, not one under three names.
     skip, step, operation = summary["events"]
     assert 2 * skip < step < operation / 2
@@ -36,7 +36,7 @@ def test_bundled_scenario(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_bundled_scenario_as_it_is_run_by_users(name: str, tmp_path: Path) -> None:
     """``servetwin.run`` writes what the parts of the build path give, also with ``--strict``."""
-    scenario = resolved(name, *shrunk(name, 40))
+    scenario = resolved(name, *shrunk(name, 25))
     documents = []
     for folder, stepping, strict in (("a", "skip-ahead", False), ("b", "every-step", True)):
         servetwin.run(at_level(scenario, stepping), out=tmp_path / folder, strict=strict)
@@ -62,7 +62,7 @@ def test_bundled_workload(name: str, tmp_path: Path) -> None:
             },
             "router": {"policy": "least-tokens"},
             "workload": name,
-            "run": {"requests": 60},
+            "run": {"requests": 35},
         }
     )  # fmt: skip
     summary = check_levels(scenario, tmp_path, strict=True)
@@ -120,7 +120,7 @@ def test_the_gpus_are_busy_for_as_long_as_the_ledger_says() -> None:
     scenario = at_level(resolved(MODELS["experts"]), EVERY_OPERATION)
     simulation, _ = simulate(scenario)
     (replica,) = simulation.cluster.replicas
-    steps = replica.executor.ledger
+    steps = replica.executor.accounts
     device = replica.executor._device
     assert device is not None and len(device.ranks) == 2
     for rank in device.ranks:

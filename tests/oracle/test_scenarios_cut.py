@@ -7,43 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.levels import at_level, check_levels, resolved, simulate, written
+from tests.oracle.levels import at_level, check_levels, resolved, simulate
+from tests.oracle.tight_scenarios import CLOSED, SESSIONS, TIGHT
 
 import servetwin
 from servetwin.engine.protocols import EVERY_OPERATION, EVERY_STEP, SKIP_AHEAD
 from servetwin.results.result import Result
 
-#: Short of blocks, so that requests are preempted; two replicas; sessions, classes or clients where named.
-TIGHT: dict[str, Any] = {
-    "model": "llama-3.1-8b",
-    "cluster": {
-        "hardware": "h100-sxm", "replicas": 2,
-        "engine": {"max_model_len": 2_000, "num_gpu_blocks_override": 150, "max_num_batched_tokens": 512},
-    },
-    "router": {"policy": "least-requests"},
-    "workload": {
-        "arrivals": {"rate_per_s": 60},
-        "prompts": {"distribution": "uniform", "min": 20, "max": 700},
-        "outputs": {"distribution": "uniform", "min": 1, "max": 120},
-        "prefixes": {"groups": 2, "tokens": 100},
-    },
-    "run": {"requests": 40, "seed": 1},
-}  # fmt: skip
-CLOSED = TIGHT | {
-    "workload": {
-        "arrivals": {"process": "closed-loop", "concurrency": 14, "ramp_s": 0.05},
-        "prompts": {"distribution": "uniform", "min": 20, "max": 700},
-        "outputs": {"distribution": "uniform", "min": 1, "max": 120},
-    },
-}
-SESSIONS = TIGHT | {
-    "workload": {
-        "arrivals": {"process": "bursts", "size": 14, "interval_s": 0.1},
-        "prompts": {"distribution": "uniform", "min": 20, "max": 300},
-        "outputs": {"distribution": "uniform", "min": 1, "max": 90},
-        "sessions": {"turns": 3, "think_time_s": 0.1},
-    },
-}
 CASES = {"open": TIGHT, "closed loop": CLOSED, "sessions": SESSIONS}
 
 
@@ -59,35 +29,33 @@ def ends_of_steps(result: Result) -> list[int]:
     return ends
 
 
-def instants(result: Result, on_ends: bool) -> list[int]:
-    """Instants at and around arrivals and tokens, around the ends of steps, or ``on_ends``, and anywhere [ps]."""
+def instants(result: Result) -> list[int]:
+    """Instants at and around arrivals, tokens and the ends of steps, and anywhere [ps]."""
     rng = random.Random(0)
     columns = [result.table.column(name).tolist() for name in ("arrival_ps", "last_token_ps", "queued_ps")]
     some = [rng.choice(column) + shift for column in columns for shift in (-1, 0, 1)]
     ends = ends_of_steps(result)
     dones = result.table.column("prefill_done_ps").tolist()
-    shifts = (-1, 0, 1) if on_ends else (-1, 1)
-    some += [rng.choice(column) + shift for _ in range(6) for column in (ends, dones) for shift in shifts]
-    some += [rng.randrange(1, result.end_ps) for _ in range(12)]
+    some += [rng.choice(column) + shift for _ in range(4) for column in (ends, dones) for shift in (-1, 0, 1)]
+    some += [rng.randrange(1, result.end_ps) for _ in range(8)]
     return sorted({max(1, instant) for instant in some})
 
 
 def accounts(result: Result) -> dict[str, Any]:
     """What has been computed by the end of the run, whatever has been planned beyond it."""
-    totals = result.segments.totals
-    ledger = result.ledger()
-    done = result.table.with_outcome("completed")
-    stamps = {
-        name: result.table.column(name)[done].tolist()
-        for name in ("id", "scheduled_ps", "prefill_done_ps", "first_token_ps", "last_token_ps", "preemptions")
-    }
+    totals, ledger, table = result.segments.totals, result.ledger(), result.table
+    done = table.with_outcome("completed")
     gaps = result.segments.gaps()
+    series = result.timeseries().drop(columns=["running", "waiting"])
     return {
-        "sums": [totals.steps, totals.tokens, totals.prefill_tokens, totals.emitted, totals.busy_ps],
+        "sums": [totals.steps, totals.tokens, totals.prefill_tokens, totals.emitted, totals.busy_ps, totals.held_most],
         "ledger": [ledger[part] for part in ("end_s", "total", "pools", "handoff_costs")],
-        "completed": stamps,
+        "tokens": [table.column(f"{what}_ps").tolist() for what in ("arrival", "prefill_done", "first_token")],
+        "completed": [
+            table.column(name)[done].tolist() for name in ("id", "scheduled_ps", "last_token_ps", "preemptions")
+        ],
         "gaps": [gaps.count, gaps.total_ps, gaps.maximum_ps],
-        "arrived": result.table.column("arrival_ps").tolist(),
+        "series": series.fillna(-1).to_dict("list"),
     }
 
 
@@ -99,33 +67,16 @@ def test_accounts_at_an_instant(name: str) -> None:
     assert whole.summary()["completed"] == 40
     assert whole.summary()["preemptions"] > 0
     unfinished = 0
-    for number, until_ps in enumerate(instants(whole, on_ends=False)):
+    for number, until_ps in enumerate(instants(whole)):
         simulation, result = simulate(scenario, until_ps=until_ps, strict=number % 5 == 0)
         summary = result.summary()
         assert result.end_ps == until_ps or simulation.source.exhausted
         assert summary["requests"] == summary["completed"] + summary["unfinished"]
         unfinished += summary["unfinished"]
-        for stepping in (EVERY_STEP, EVERY_OPERATION) if number % 9 == 0 else (EVERY_STEP,):
+        for stepping in (EVERY_STEP, EVERY_OPERATION) if number % 15 == 0 else (EVERY_STEP,):
             _, other = simulate(at_level(scenario, stepping), until_ps=until_ps)
             assert accounts(other) == accounts(result), f"{stepping} until {until_ps} ps"
     assert unfinished > 40
-
-
-STOP = pytest.mark.xfail(strict=True, reason="Executor.stop leaves what is planned or ends at that instant to the level")
-
-
-@STOP
-@pytest.mark.parametrize("name", CASES)
-def test_files_at_an_instant(name: str, tmp_path: Path) -> None:
-    scenario = resolved(CASES[name])
-    _, whole = simulate(scenario)
-    for until_ps in instants(whole, on_ends=True):
-        one, other = (
-            written(simulate(at_level(scenario, stepping), until_ps=until_ps)[1], tmp_path / stepping)
-            for stepping in (SKIP_AHEAD, EVERY_STEP)
-        )
-        for part, content in one.items():
-            assert content == other[part], f"{part} at {until_ps} ps"
 
 
 def two_requests(asynchronous: bool) -> dict[str, Any]:
@@ -137,15 +88,14 @@ def two_requests(asynchronous: bool) -> dict[str, Any]:
     }
 
 
-@STOP
 def test_a_run_that_stops_when_a_prompt_is_done(tmp_path: Path) -> None:
-    """The step has ended, for the ledger; whether its output is there must not depend on the level."""
+    """Its last step ends at that very instant, and is cut off: the first token comes too late."""
     scenario = resolved(two_requests(False))
     done_ps = int(simulate(scenario)[1].table.column("prefill_done_ps")[0])
     check_levels(scenario, tmp_path, until_ps=done_ps)
 
 
-@STOP
+@pytest.mark.xfail(strict=True, reason="at skip-ahead the plan of a step is made up for only when the step starts")
 def test_a_run_that_stops_between_the_plan_of_a_step_and_its_start(tmp_path: Path) -> None:
     """A request that arrives in a run of decodes is planned one step before it runs."""
     scenario = resolved(two_requests(True))

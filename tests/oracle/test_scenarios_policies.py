@@ -125,4 +125,4 @@ def test_requests_that_never_fit_are_rejected_at_every_level(tmp_path: Path) -> 
     for workload in ("open", "sessions", "closed loop"):
         summary = check(case(workload, {"max_model_len": 500, "num_gpu_blocks_override": 28}), tmp_path)
         reasons = " ".join(summary["rejected_reasons"])
-        assert "max_model_len 500" in reasons and "KV blocks, the replica has 27" in reasons
+        assert "max_model_len 500" in reasons and ": 27 blocks of" in reasons

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.levels import check_levels, resolved
-from tests.oracle.test_scenarios_naive import compare, naive, simulate
+from tests.oracle.levels import check_levels, resolved, simulate
+from tests.oracle.naive_scenarios import compare, naive
 
 import servetwin
 

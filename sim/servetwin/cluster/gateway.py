@@ -35,6 +35,8 @@ class Gateway:
         self.on_finished: Callable[[Request, int], None] = lambda request, visible_ps: None
         self.in_flight: dict[Request, None] = {}
         self.submitted = 0
+        #: When the last request ended [ps].
+        self.last_end_ps = 0
         self.ended = 0
 
     def open(self, replicas: list[Replica], fleet: Fleet) -> None:
@@ -74,5 +76,6 @@ class Gateway:
 
     def _end(self, request: Request, visible_ps: int) -> None:
         self.ended += 1
+        self.last_end_ps = self._env._now
         self._record(request)
         self.on_finished(request, visible_ps)

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from servetwin.engine.prefix_cache import Node
+    from servetwin.engine.prefix_node import Node
 
 
 class Extent:

@@ -34,7 +34,7 @@ class Rank:
         settings: the engine's settings.
         step_time: prices the steps.
         scheduler: order of the waiting queue and choice of the victim.
-        on_gap: told of each inter-token gap that spans more than one step: its length, and when its last step began [ps]
+        on_gap: told of each inter-token gap over more than one step: its length, and when its last step began [ps].
         on_finished: told of each request that ends, with the visible time of its last token [ps].
         now: the simulated time [ps].
         on_returning: told when a request comes back from a connector, outside the steps.

@@ -151,9 +151,9 @@ class _PoolBuilder:
                 self._pool.engine.scheduling.build(context),
                 log,
                 gateway.finished,
-                self._stepping,
-                self.parts.tensor,
-                strict,
+                stepping=self._stepping,
+                gpus=self.parts.tensor,
+                strict=strict,
             )
             return Replica(index, self._index, executor)
 

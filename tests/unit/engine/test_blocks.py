@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servetwin.engine.blocks import BlockPool
-from servetwin.engine.prefix_cache import Node
+from servetwin.engine.prefix_node import Node
 
 
 def chain(pool: BlockPool, blocks: int, first: int = 0) -> Node:

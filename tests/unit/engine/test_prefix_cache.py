@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.reference.naive_engine import Job, Pool
 
 from servetwin.engine.blocks import BlockPool
-from servetwin.engine.prefix_cache import Node, PrefixCache
+from servetwin.engine.prefix_cache import PrefixCache
+from servetwin.engine.prefix_node import Node
 from servetwin.engine.protocols import EngineSettings
 from servetwin.request import Request, Segment
 
