@@ -95,7 +95,6 @@ def test_a_run_that_stops_when_a_prompt_is_done(tmp_path: Path) -> None:
     check_levels(scenario, tmp_path, until_ps=done_ps)
 
 
-@pytest.mark.xfail(strict=True, reason="at skip-ahead the plan of a step is made up for only when the step starts")
 def test_a_run_that_stops_between_the_plan_of_a_step_and_its_start(tmp_path: Path) -> None:
     """A request that arrives in a run of decodes is planned one step before it runs."""
     scenario = resolved(two_requests(True))

@@ -137,7 +137,14 @@ class Executor:
         if done:
             accounts.series_ended(self._step, series, done)
         if done < series.count:
-            accounts.step_cut_off(self._step.price, done, now - series.boundary(done))
+            begun = series.boundary(done)
+            accounts.step_cut_off(self._step.price, done, now - begun)
+            if self._may_cut and self._depth and done == series.count - 1 and begun < now:
+                # The last step of the run has begun, and with it the plan of the next was made.
+                self.rank.pipeline.clear()
+                self.rank.plan_series(series.count - self._planned)
+                self.rank.skip_outputs(self._step, done)
+                self._plan_late(begun)
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
@@ -258,15 +265,21 @@ class Executor:
         self.accounts.series_ended(self._step, series, count)
         rank.skip_outputs(self._step, count - 1)
         if self._depth:
-            rank.retire()
-            # The plan of the next step was made a step ago: nothing had ended by then, and only requests that had
-            # reached the queue by then count. If it finds the same decodes again it is put off: a run may start so.
-            before = now - series.first_ps - (count - 1) * series.growth_ps
-            if rank.settled(before) and rank.batch.new_blocks(1) <= rank.pool.free:
-                self._put_off = True
-            else:
-                rank.plan_late(before)
+            self._plan_late(now - series.first_ps - (count - 1) * series.growth_ps)
         complete(rank, self._step, now)
+
+    def _plan_late(self, begun_ps: int) -> None:
+        """Make the plan of the step after the run, which was due when the last step of the run began.
+
+        Nothing had ended by then, and only requests that had reached the queue by then count. A plan that finds the
+        same decodes again is put off: a run may start with them.
+        """
+        rank = self.rank
+        rank.retire()
+        if rank.settled(begun_ps) and rank.batch.new_blocks(1) <= rank.pool.free:
+            self._put_off = True
+        else:
+            rank.plan_late(begun_ps)
 
     def _misfit(self, tokens: int) -> str:
         """Why a request of so many prompt and output tokens can never run here."""
