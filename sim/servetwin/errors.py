@@ -15,7 +15,12 @@ Input errors say where the mistake is, what was found, what is allowed, and the 
 from __future__ import annotations
 
 import difflib
+import signal
+import unicodedata
 from collections.abc import Iterable
+
+_LONG = 10**18
+"""Whole numbers from here on are not written out in messages."""
 
 
 class ServetwinError(Exception):
@@ -56,8 +61,8 @@ class InputError(ServetwinError):
         self.hint = hint
 
     def __str__(self) -> str:
-        lines = [self.message]
-        place = ", ".join(part for part in (self.file, self.path) if part)
+        lines = [printable(self.message)]
+        place = ", ".join(shorten(part) for part in (self.file, self.path) if part)
         if place:
             lines.append(f"  where:   {place}")
         if self.found is not None:
@@ -66,9 +71,9 @@ class InputError(ServetwinError):
             allowed = self.allowed if isinstance(self.allowed, str) else ", ".join(self.allowed)
             lines.append(f"  allowed: {shorten(allowed, 600)}")
         if self.nearest is not None:
-            lines.append(f"  nearest: {self.nearest}")
+            lines.append(f"  nearest: {shorten(self.nearest)}")
         if self.hint is not None:
-            lines.append(f"  hint:    {self.hint}")
+            lines.append(f"  hint:    {printable(self.hint)}")
         return "\n".join(lines)
 
 
@@ -89,7 +94,16 @@ class CapacityError(InputError):
 
 
 class Interrupted(ServetwinError):
-    """The user stopped the run; what was finished has been kept."""
+    """The user stopped the run; what was finished has been kept.
+
+    Args:
+        message: what was kept, and where.
+        signal_number: the signal that stopped it.
+    """
+
+    def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number
 
 
 class InvariantError(ServetwinError):
@@ -106,6 +120,36 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 def shorten(value: object, limit: int = 200) -> str:
     """``value`` on one line of at most ``limit`` characters."""
-    text = value if isinstance(value, str) else repr(value)
-    text = " ".join(text.split())
+    text = printable(" ".join((value if isinstance(value, str) else _repr(value)).split()))
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """``text`` with its control characters spelled out, which a terminal might obey; line ends stay.
+
+    >>> print(printable("a" + chr(27) + "[31m"))
+    a\\x1b[31m
+    """
+    if text.isprintable():
+        return text
+    return "".join(_spelled(character) for character in text)
+
+
+def _spelled(character: str) -> str:
+    if character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _repr(value: object) -> str:
+    """``repr``, with long whole numbers in short."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LONG:
+        try:
+            return f"{value:.6g}"
+        except OverflowError:
+            return f"a number of about {round(value.bit_length() * 0.30103):,} digits"
+    try:
+        return repr(value)
+    except ValueError:
+        # Python writes no number of more than 4,300 digits.
+        return f"a {type(value).__name__} with a number of too many digits"

@@ -13,6 +13,12 @@ PS_PER_S = 1_000_000_000_000
 PS_PER_MS = 1_000_000_000
 PS_PER_US = 1_000_000
 
+MAX_DAYS = 90
+"""The longest simulated time. Times are 64-bit integers in the results, which end after 106 days."""
+
+MAX_S = MAX_DAYS * 86_400.0
+MAX_PS = MAX_DAYS * 86_400 * PS_PER_S
+
 _SCALES: dict[str, dict[str, float]] = {
     "bytes": {
         "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,

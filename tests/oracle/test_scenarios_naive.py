@@ -42,8 +42,15 @@ TIGHT_CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TIGHT_CASES)
-@pytest.mark.parametrize("router", ["round-robin", "least-requests", "least-tokens"])
+@pytest.mark.parametrize(
+    ("name", "router"),
+    [
+        *((name, router) for name in ("open", "closed loop", "sessions")
+          for router in ("round-robin", "least-requests", "least-tokens")),
+        ("windows", "least-requests"),
+        ("latent attention", "least-requests"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_short_of_blocks(name: str, router: str, asynchronous: bool) -> None:
     case = TIGHT_CASES[name]

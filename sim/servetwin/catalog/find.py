@@ -65,6 +65,13 @@ class Catalog:
         for root in extra:
             if not root.is_dir():
                 raise CatalogError("there is no such catalogue folder", file=str(root))
+            known = [Path(folder) for folder in _FOLDERS.values()]
+            if not any((root / place).is_dir() for folder in known for place in (folder, folder.name)):
+                raise CatalogError(
+                    "there is nothing of a catalogue in this folder",
+                    file=str(root),
+                    allowed=f"a folder that holds at least one of {', '.join(sorted(f.name for f in known))}",
+                )
 
     def gpu(self, name: str) -> Gpu:
         """The GPU of that name or alias, or in the profile at that path."""
@@ -203,6 +210,7 @@ def _describe_gpu(gpu: Gpu, path: Path) -> dict[str, Any]:
         "hbm_bytes_per_s": gpu.hbm_bytes_per_s,
         "flops": dict(gpu.flops),
         "link_bytes_per_s": gpu.nvlink_bytes_per_s,
+        "nvlink_domain": gpu.nvlink_domain,
         "price_per_hour_usd": gpu.price_per_hour_usd,
         "tdp_watts": gpu.tdp_watts,
         "all_reduce_us": {

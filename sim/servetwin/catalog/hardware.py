@@ -48,11 +48,22 @@ def read_gpu(path: Path) -> Gpu:
         tdp_watts=figure(fields, "tdp", "watts"),
         all_reduce=_all_reduce(fields, sources),
         sources=tuple(sources),
+        nvlink_domain=_nvlink_domain(fields),
     )
     fields.done()
     if "bf16" not in dict(gpu.flops):
         raise flops.error("the profile must give the bf16 peak", "bf16", allowed=list(dict(gpu.flops)))
     return gpu
+
+
+def _nvlink_domain(fields: Fields) -> int:
+    """GPUs of a node; a profile states it where there are more or fewer than 8."""
+    if not fields.has("nvlink_domain"):
+        return 8
+    value = fields.take("nvlink_domain")
+    if type(value) is not int or not 1 <= value <= 1024:
+        raise fields.error("a number of GPUs is expected", "nvlink_domain", found=value, allowed="from 1 to 1024")
+    return value
 
 
 def _all_reduce(fields: Fields, sources: list[Source]) -> tuple[tuple[int, tuple[tuple[int, float], ...]], ...]:

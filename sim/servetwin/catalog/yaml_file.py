@@ -18,6 +18,13 @@ _FLOAT = re.compile(
 _INT = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$")
 
 
+MAX_DEPTH = 40
+"""Mappings and lists in each other beyond this are no description of anything."""
+
+_MOST_VALUES = 1_000_000
+_TOO_DEEP = f"mappings and lists are nested more than {MAX_DEPTH} deep"
+
+
 class _DuplicateKeyError(yaml.MarkedYAMLError):
     """A key that stands twice in one mapping."""
 
@@ -65,8 +72,33 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text; raises ``yaml.YAMLError``."""
-    return yaml.load(text, Loader=_Loader)
+    """The value of a YAML text; raises ``yaml.YAMLError``, also for numbers and nesting beyond all reason."""
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise yaml.YAMLError(_TOO_DEEP) from None
+    except ValueError as error:
+        # A number of more digits than Python reads, or a character that its tag does not allow.
+        raise yaml.YAMLError(str(error).split(":", 1)[0]) from None
+    _check_size(value, yaml.YAMLError)
+    return value
+
+
+def _check_size(value: Any, error: type[Exception]) -> None:
+    """Refuse what is nested too deep or has too many values, aliases counted as often as they are used."""
+    level, number = [value], 0
+    for _ in range(MAX_DEPTH + 1):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, (dict, list)):
+                inner += one.values() if isinstance(one, dict) else one
+                if number + len(inner) > _MOST_VALUES:
+                    raise error(f"there are more than {_MOST_VALUES:,} values")
+        if not inner:
+            return
+        number += len(inner)
+        level = inner
+    raise error(_TOO_DEEP)
 
 
 def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) -> dict[str, Any]:
@@ -82,7 +114,7 @@ def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) 
     """
     text = _read_text(file, what, error)
     try:
-        value = json.loads(text, object_pairs_hook=_unique_pairs) if file.suffix == ".json" else parse_yaml(text)
+        value = _parse_json(text) if file.suffix == ".json" else parse_yaml(text)
     except json.JSONDecodeError as fault:
         raise error(f"this is not JSON: {fault.msg}", file=str(file), path=f"line {fault.lineno}") from None
     except yaml.YAMLError as fault:
@@ -98,6 +130,15 @@ def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) 
     for key in value:
         if not isinstance(key, str):
             raise error("field names must be text", file=str(file), found=key)
+    return value
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_pairs)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    _check_size(value, ValueError)
     return value
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import ParamSpec
 
 import typer
 
-from servetwin.errors import InputError, Interrupted
+from servetwin.errors import InputError, Interrupted, printable
 
 OK = 0
 BAD_INPUT = 2
 BUG = 70
-INTERRUPTED = 130
+_NO_OUTPUT = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
+"""What keeps standard output from being written."""
 
 TRACEBACK = "SERVETWIN_TRACEBACK"
 """The environment variable that asks for tracebacks."""
@@ -56,12 +62,10 @@ def report(error: BaseException) -> int:
     if isinstance(error, InputError):
         say(f"error: {error}", red=True)
         return BAD_INPUT
-    if isinstance(error, Interrupted):
-        say(str(error), red=True)
-        return INTERRUPTED
-    if isinstance(error, KeyboardInterrupt):
-        say("interrupted before the simulation had finished: there are no results", red=True)
-        return INTERRUPTED
+    if isinstance(error, (Interrupted, KeyboardInterrupt)):
+        return _report_signal(error)
+    if isinstance(error, OSError) and error.filename is None and error.errno in _NO_OUTPUT:
+        return _cannot_print(error)
     say(
         f"internal error: {type(error).__name__}: {error}\n"
         "  this is a bug in servetwin, please report it with the command and the scenario\n"
@@ -71,9 +75,20 @@ def report(error: BaseException) -> int:
     return BUG
 
 
+def _report_signal(error: Interrupted | KeyboardInterrupt) -> int:
+    """Say what was kept; whoever keeps pressing Ctrl-C meanwhile gets no traceback."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if isinstance(error, Interrupted):
+        say(str(error), red=True)
+    else:
+        say("interrupted before the simulation had finished: there are no results", red=True)
+    return 128 + int(getattr(error, "signal_number", signal.SIGINT))
+
+
 def say(text: str, *, red: bool = False) -> None:
     """Print to stderr, in red on a terminal; long texts are cut to one screen."""
-    lines = text.splitlines()
+    lines = printable(text).split("\n")
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], f"  … and {len(lines) - _MOST_LINES + 1} more lines"]
     text = "\n".join(lines)
@@ -88,6 +103,59 @@ def say(text: str, *, red: bool = False) -> None:
 
 def _reader_is_gone() -> int:
     """The reader of a pipe has seen enough (``| head``), which is no mistake."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
+    _drop_output()
     return OK
+
+
+def _cannot_print(error: OSError) -> int:
+    """Standard output is full or closed: a line on stderr, and no second try at the end of the program."""
+    _drop_output()
+    say(f"error: the output cannot be written: {error.strerror}", red=True)
+    return BAD_INPUT
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds, and all that follows, nowhere."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(devnull, sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = os.fdopen(devnull, "w")
+
+
+class ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that was closed before the program started."""
+
+    def write(self, text: str) -> int:
+        """Refuse, as a file would."""
+        raise OSError(errno.EBADF, "standard output is closed")
+
+    def writable(self) -> bool:
+        """Yes, for otherwise nobody would ask it to."""
+        return True
+
+
+def prepare_streams() -> None:
+    """Make standard output and error take any text: what an encoding lacks becomes something similar."""
+    codecs.register_error("similar", _similar)
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        # Kept open to the end: messages have to go somewhere.
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="similar")
+
+
+_SIMILAR = {
+    "–": "-", "≤": "<=", "≥": ">=", "█": "#", "■": "#", "…": "...", "·": "|", "→": "->", "µ": "u", "×": "x",
+    "\u00a0": " ", "─": "-", "│": "|", "╭": "+", "╮": "+", "╰": "+", "╯": "+", "√": "sqrt ",
+}  # fmt: skip
+
+
+def _similar(error: UnicodeError) -> tuple[str | bytes, int]:
+    """An error handler for encodings that cannot write what the tables are made of."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_SIMILAR.get(character, "?") for character in error.object[error.start : error.end]), error.end

@@ -11,7 +11,7 @@ from servetwin.cli import list as list_command
 from servetwin.cli import replay as replay_command
 from servetwin.cli import run as run_command
 from servetwin.cli import show as show_command
-from servetwin.cli.guard import guarded, report
+from servetwin.cli.guard import guarded, prepare_streams, report
 
 _SHORT_HELP = """\
 servetwin simulates a cluster that serves a large language model: latencies, SLOs, where the GPU time goes.
@@ -30,7 +30,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 a check failed, 2 bad input or usage, 130 interrupted (what was finished is kept).",
+    epilog="Exit codes: 0 fine, 1 a check failed, 2 bad input or usage, 130 or 143 interrupted (what was finished "
+    "is kept).",
 )
 
 
@@ -61,7 +62,11 @@ app.command("show")(guarded(show_command.show))
 
 def main() -> None:
     """Run the program on the command line's arguments; never returns normally."""
+    prepare_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except BaseException as error:
         sys.exit(report(error))

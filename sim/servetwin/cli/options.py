@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from servetwin.catalog.find import Catalog
     from servetwin.scenario.overrides import Override
 
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise typer.BadParameter("the name of a directory is expected, found an empty text")
+    return Path(text)
+
+
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Where to write the results.  [default: runs/NAME-TIME]"),
+    typer.Option("--out", metavar="DIR", parser=_folder, help="Where to write the results.  [default: runs/NAME-TIME]"),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Seed of all random streams, instead of run.seed.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from servetwin.cli.guard import say
+from servetwin.errors import Interrupted, printable
 from servetwin.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def simulate(loaded: LoadedScenario, choices: Choices, catalog: Catalog) -> None
                 notes=loaded.warnings,
             )
         except RunInterrupted as stopped:
-            _print_result(stopped.result, out, choices)
+            _print_kept(stopped.result, out, choices)
             raise
-    _print_result(result, out, choices)
+    _print_kept(result, out, choices)
 
 
 def default_out(name: str) -> Path:
@@ -76,6 +77,15 @@ def default_out(name: str) -> Path:
         out = base.with_name(f"{base.name}-{number}")
         number += 1
     return out
+
+
+def _print_kept(result: Result, out: Path, choices: Choices) -> None:
+    """Print what came out, which is on the disk by now."""
+    try:
+        _print_result(result, out, choices)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted while the results were printed: they are in {out}") from None
 
 
 def _print_result(result: Result, out: Path, choices: Choices) -> None:
@@ -89,7 +99,7 @@ def _print_result(result: Result, out: Path, choices: Choices) -> None:
         from servetwin.report.tables import print_result
 
         print_result(result.summary(), result.ledger())
-        print(f"\nwritten to {out}")
+        print(f"\nwritten to {printable(str(out))}")
 
 
 @contextmanager

@@ -6,13 +6,13 @@ Every policy is one module; its docstring says the rule, the source and the fiel
 from __future__ import annotations
 
 from servetwin.policies import admission, routing, scheduling
+from servetwin.policies.plugins import load_plugins, plugin_behind
 from servetwin.policies.registry import (
     KINDS,
     Kind,
     Policy,
     PolicyContext,
     find,
-    load_plugins,
     names,
     parse_policy,
     register,
@@ -29,6 +29,7 @@ __all__ = [
     "load_plugins",
     "names",
     "parse_policy",
+    "plugin_behind",
     "register",
     "routing",
     "scheduling",

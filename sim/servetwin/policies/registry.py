@@ -1,4 +1,4 @@
-"""Policies by name: the base class, the registry and the plug-ins.
+"""Policies by name: the base class, and the registry.
 
 One class is configuration, validation, registration and factory at once. A scenario names it after
 ``policy:`` and may set its fields; ``build`` makes the object that the engine or the gateway calls. A policy
@@ -23,23 +23,18 @@ To make it known, put ``@servetwin.policies.register`` above the class.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic_core import PydanticCustomError
 
-from servetwin.errors import ScenarioError, nearest_name
 from servetwin.streams import Streams
 
 Kind = Literal["scheduling", "routing", "admission"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-ENTRY_POINT_GROUP = "servetwin.policies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +65,11 @@ class Policy(BaseModel):
     @abstractmethod
     def build(self, context: PolicyContext) -> Any:
         """The ``Scheduler``, ``Router`` or ``Admission`` that decides, a new one for every engine or gateway."""
+
+    @model_serializer(mode="wrap")
+    def _with_name(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The fields, and the name even where only what was set is asked for: nothing can be read without it."""
+        return {"policy": self.policy, **fields(self)}
 
     @classmethod
     def name(cls) -> str:
@@ -153,70 +153,3 @@ def _mapping(value: object) -> Mapping[str, object]:
     if isinstance(value, Mapping):
         return value
     raise PydanticCustomError("policy_type", "expected the name of a policy, or a mapping with 'policy:'")
-
-
-def load_plugins(files: Iterable[Path] = (), *, installed: bool = True) -> None:
-    """Import the plug-ins, which register their policies on import.
-
-    Args:
-        files: Python files given with ``--plugin``.
-        installed: whether to load the entry points of the group ``servetwin.policies`` too.
-
-    Raises:
-        ScenarioError: a file is missing or cannot be imported.
-    """
-    if installed:
-        _load_entry_points()
-    for file in files:
-        _load_file(Path(file))
-
-
-def _load_entry_points() -> None:
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            point.load()
-        except Exception as error:
-            raise ScenarioError(
-                f"the installed plug-in '{point.name}' cannot be loaded: {type(error).__name__}: {error}",
-                found=point.value,
-            ) from error
-
-
-def _load_file(file: Path) -> None:
-    if not file.is_file():
-        neighbours = [entry.name for entry in file.parent.glob("*.py")] if file.parent.is_dir() else []
-        raise ScenarioError(
-            "there is no such plug-in file",
-            file=str(file),
-            allowed="a Python file that registers policies",
-            nearest=nearest_name(file.name, neighbours),
-        )
-    # The module's name says where it came from, so that loading one file twice replaces its policies.
-    name = f"servetwin_plugin_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ScenarioError("a plug-in must be a Python file", file=str(file), allowed="a file named *.py")
-    module = importlib.util.module_from_spec(spec)
-    # Annotations of pydantic classes are looked up in the module, which must therefore be importable by its name.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        line = _line_in(error, file)
-        raise ScenarioError(
-            f"the plug-in cannot be loaded: {type(error).__name__}: {error}", file=str(file), path=line
-        ) from error
-
-
-def _line_in(error: Exception, file: Path) -> str | None:
-    """The last line of ``file`` that an exception passed through."""
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}"
-    trace, line = error.__traceback__, None
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == file.absolute():
-            line = f"line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return line

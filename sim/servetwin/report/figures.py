@@ -9,10 +9,9 @@ from servetwin.report.latency import draw_latency
 from servetwin.report.roofline import draw_roofline
 from servetwin.report.timeline import draw_timeline
 from servetwin.results import Result
+from servetwin.results.store import PICTURES
 
-LATENCY = "latency.png"
-TIMELINE = "timeline.png"
-ROOFLINE = "roofline.png"
+LATENCY, TIMELINE, ROOFLINE = PICTURES
 
 
 def draw(result: AnyResult, directory: Path) -> list[Path]:

@@ -27,6 +27,8 @@ _LOG_FROM = 12.0
 #: Where p99 lies at most, as a share of the width, so that its label fits beside it.
 _P99_AT = 0.76
 _BARS = 60
+#: Widths of a character of a label and of a panel, about [pt].
+_CHARACTER_PT, _PANEL_PT = 4.5, 330.0
 
 
 def draw_latency(result: AnyResult, path: Path) -> None:
@@ -65,16 +67,32 @@ def _panel(axes: Axes, metric: str, values: Floats, share: Floats, summary: Mapp
         value = summary[f"{metric}.{statistic}"]
         height = int(statistic[1:]) / 100
         axes.plot([value], [height], "o", color=INK, markersize=4.5, clip_on=False, zorder=4)
-        # Below and to the right: no distribution function passes there.
+        text = f"{statistic}  {short(value)} ms"
+        # Below and to the right, or above and to the left: no distribution function passes there.
+        left = _crossed(axes, text, value, [entry["limit"] for entry in limits.values()])
         axes.annotate(
-            f"{statistic}  {short(value)} ms", (value, height), (7, -4), textcoords="offset points", va="top",
-            fontsize=8.5,
+            text, (value, height), (-6, 2) if left else (7, -4), textcoords="offset points", fontsize=8.5,
+            va="bottom" if left else "top", ha="right" if left else "left",
         )  # fmt: skip
     for place, (key, entry) in enumerate(limits.items()):
         _limit(axes, key.split(".", 1)[1], entry, place)
     axes.set_ylim(0, 1.04)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(f"ms{_beyond(values, high)}")
+
+
+def _crossed(axes: Axes, text: str, value: float, limits: list[float]) -> bool:
+    """Whether a limit's line would cross a label on the right of ``value``, and none one on the left."""
+    width = (len(text) * _CHARACTER_PT + 8) / _PANEL_PT
+    start = _across(axes, value)
+    places = [_across(axes, limit) for limit in limits if limit <= axes.get_xlim()[1]]
+    right = any(start < place < start + width for place in places)
+    return right and start > width and not any(start - width < place < start for place in places)
+
+
+def _across(axes: Axes, value: float) -> float:
+    """Where a value lies, as a share of the width of the panel."""
+    return float(axes.transAxes.inverted().transform(axes.transData.transform((value, 0.5)))[0])
 
 
 def _scale(
@@ -121,7 +139,7 @@ def _limit(axes: Axes, statistic: str, entry: Mapping[str, Any], place: int) -> 
                   fontsize=8.5, fontweight="bold")  # fmt: skip
         return
     axes.axvline(limit, color=colour, linestyle=(0, (5, 3)), linewidth=1.5)
-    left = axes.transAxes.inverted().transform(axes.transData.transform((limit, 0)))[0] > 0.5
+    left = _across(axes, limit) > 0.5
     axes.annotate(
         text, (limit, 0.06 + 0.08 * place), (-5 if left else 5, 0), textcoords="offset points",
         xycoords=("data", "axes fraction"), ha="right" if left else "left", color=colour, fontsize=8.5,

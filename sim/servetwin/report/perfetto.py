@@ -21,9 +21,9 @@ from servetwin.request import UNFINISHED
 from servetwin.results import Result
 from servetwin.results.columns import Chunk
 from servetwin.results.requests import LABELS_COLUMN
+from servetwin.results.store import TRACE, replacing
 from servetwin.units import PS_PER_US
 
-TRACE = "trace.json"
 _GATEWAY = 0
 _STEPS = 1
 _STEP_COLUMNS = (
@@ -44,7 +44,7 @@ def write_trace(result: Result, path: Path) -> None:
     """Write the timeline of a run, event by event."""
     summary = result.summary()
     other = {key: summary[key] for key in ("name", "model", "engine", "engine_version", "seed", "config_hash")}
-    with path.open("w", encoding="utf-8") as file:
+    with replacing(path) as part, part.open("w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ms",\n"otherData": {json.dumps(other)},\n"traceEvents": [\n')
         separator = ""
         for event in _events(result):

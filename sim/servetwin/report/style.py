@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from servetwin.results.store import replacing
+
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY, INK = (
     "#2f6db3", "#e08214", "#2a9d6f", "#c8384c", "#7a5ba8", "#9aa3ad", "#25303b",
 )  # fmt: skip
@@ -64,7 +66,8 @@ def canvas(width: float, height: float, title: str, subtitle: str, path: Path) -
         yield figure
         figure.text(0.012, 1 - 0.22 / height, title, fontsize=13, fontweight="bold", va="center")
         figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=8.8, color="#55606b", va="center")
-        figure.savefig(path, format="png", metadata={"Software": None})
+        with replacing(path) as part:
+            figure.savefig(part, format="png", metadata={"Software": None})
 
 
 def quiet(axes: Axes, text: str) -> None:

@@ -13,6 +13,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from servetwin.errors import printable
+
 _LATENCIES = (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2e_ms", "E2E"))
 _STATISTICS = ("mean", "p50", "p90", "p99", "max")
 _GOOD, _BAD, _QUIET = "green", "bold red", "dim"
@@ -74,7 +76,7 @@ def _heading(summary: Mapping[str, Any]) -> Text:
     gpus, requests = summary["gpus"], summary["requests"]
     heading = Text()
     heading.append(summary["name"], style="bold")
-    model = f"{summary['model']} on " if summary.get("model") else ""
+    model = f"{printable(summary['model'])} on " if summary.get("model") else ""
     heading.append(f"  {model}{gpus:,} GPU{'s' if gpus != 1 else ''}, {summary['engine']} {summary['engine_version']}")
     counts = (
         f"\n{summary['completed']:,} of {requests:,} requests completed in {number(summary['simulated_s'])} simulated s"
@@ -197,6 +199,6 @@ def _warnings(warnings: Sequence[str]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for warning in warnings:
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(Text("!", style="bold yellow"), Text(warning, style="yellow"))
+        grid.add_row(Text("!", style="bold yellow"), Text(printable(warning), style="yellow"))
         lines.append(grid)
     return lines

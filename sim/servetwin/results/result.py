@@ -13,7 +13,7 @@ from servetwin.results.ledger import Ledger
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
-from servetwin.results.store import LEDGER, REQUESTS, SUMMARY, TIMESERIES, write_json, write_parquet
+from servetwin.results.store import LEDGER, REQUESTS, SUMMARY, TIMESERIES, clear, write_json, write_parquet
 from servetwin.results.summary import HOST_KEYS, SummaryInputs, summarise
 from servetwin.results.timeseries import TimeSeries
 
@@ -129,7 +129,7 @@ class Result:
     def write(
         self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False
     ) -> list[Path]:
-        """Write all files of the run; files of the same name are replaced.
+        """Write all files of the run. Those of an earlier run in the same directory are removed first.
 
         Args:
             directory: made if it does not exist.
@@ -140,12 +140,24 @@ class Result:
         Returns:
             The files.
         """
+        return [*self.write_tables(directory), *self.write_pictures(directory, figures, timeline)]
+
+    def write_tables(self, directory: str | Path) -> list[Path]:
+        """Write what other programs read, and remove what an earlier run has left there; returns the files."""
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
+        clear(folder)
         self._host["out"] = str(directory)
         write_json(folder / SUMMARY, self.summary())
         write_json(folder / LEDGER, self.ledger())
-        written = [folder / SUMMARY, folder / LEDGER, *self.to_parquet(folder)]
+        return [folder / SUMMARY, folder / LEDGER, *self.to_parquet(folder)]
+
+    def write_pictures(
+        self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False
+    ) -> list[Path]:
+        """Write what people look at; see ``write``."""
+        folder = Path(directory)
+        written: list[Path] = []
         for wanted, usual in ((figures, FIGURES), (timeline, TIMELINE)):
             if wanted:
                 painter = _painter(usual) if wanted is True else wanted

@@ -7,7 +7,8 @@ The files of two runs of the same scenario are equal byte by byte, except for th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,47 @@ SUMMARY = "summary.json"
 LEDGER = "ledger.json"
 REQUESTS = "requests.parquet"
 TIMESERIES = "timeseries.parquet"
+SCENARIO = "scenario.yaml"
+PICTURES = ("latency.png", "timeline.png", "roofline.png")
+TRACE = "trace.json"
+FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, *PICTURES, TRACE)
+"""Every file that a run may write."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write to, which takes the place of ``path`` once it is complete; nothing is left of a part of it."""
+    part = _part(path)
+    try:
+        yield part
+        part.replace(path)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(part):
+            error.filename = str(path)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text as one file, in UTF-8."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def clear(directory: Path) -> None:
+    """Remove what an earlier run wrote there, so that a folder never mixes two runs; other files stay."""
+    for name in FILES:
+        for path in (directory / name, _part(directory / name)):
+            path.unlink(missing_ok=True)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """One JSON document; NaN and infinity are refused, for they are no JSON."""
-    path.write_text(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -34,7 +71,8 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
     # Dictionaries pay for what repeats; time stamps do not.
     repeats = [field.name for field in schema if str(field.type) != "double"]
-    with parquet.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=repeats) as file:
+    options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": repeats}
+    with replacing(path) as part, parquet.ParquetWriter(part, schema, **options) as file:
         for batch in batches:
             file.write_batch(batch)
 

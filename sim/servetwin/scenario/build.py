@@ -23,6 +23,7 @@ from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
 from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.slowdown import slow_down
@@ -53,6 +54,7 @@ class Simulation:
         stream: the requests.
         source: lets them arrive.
         recorder: keeps what happens.
+        remarks: what the user should know before trusting the results.
     """
 
     scenario: Scenario
@@ -61,6 +63,7 @@ class Simulation:
     stream: RequestStream
     source: Source
     recorder: Recorder
+    remarks: list[str]
 
 
 def build(
@@ -110,7 +113,8 @@ def build(
     gateway.on_finished = source.finished
     if progress is not None:
         gateway.on_finished = _counting(source.finished, progress, stream.expected, env)
-    return Simulation(scenario, env, cluster, stream, source, recorder)
+    found = remarks(scenario, [builder.parts for builder in builders])
+    return Simulation(scenario, env, cluster, stream, source, recorder, found)
 
 
 class _PoolBuilder:

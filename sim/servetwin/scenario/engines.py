@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from servetwin.errors import ScenarioError
 
+NEWEST = (0, 24)
+"""The last version whose defaults were looked up."""
+
 OLDEST = (0, 8)
 """The first version whose default engine is V1."""
 
@@ -38,13 +41,22 @@ class EngineDefaults:
     async_scheduling: bool
 
 
+def version_number(version: str) -> tuple[int, ...]:
+    """The parts of a version.
+
+    >>> version_number("0.15.1")
+    (0, 15, 1)
+    """
+    return tuple(int(part) for part in version.split("."))
+
+
 def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float) -> EngineDefaults:
     """The defaults of vLLM ``version`` on a GPU with ``gpu_memory_bytes`` [B].
 
     Raises:
         ScenarioError: the version is older than the V1 engine.
     """
-    number = tuple(int(part) for part in version.split("."))
+    number = version_number(version)
     if number < OLDEST:
         raise ScenarioError(
             "this version of vLLM runs the V0 engine, which servetwin does not model",

@@ -19,7 +19,7 @@ from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.messages import as_error, dotted, explain
 from servetwin.scenario.overrides import Override, apply_override, parse_override
 from servetwin.scenario.resolve import resolve
-from servetwin.scenario.schema import Scenario
+from servetwin.scenario.schema import Scenario, name_of
 from servetwin.scenario.unbuilt import refuse_unbuilt
 
 Place = tuple[str | int, ...]
@@ -86,7 +86,7 @@ def load(
     """
     catalog = catalog or Catalog()
     file, raw = read_chain(reference, catalog)
-    raw.setdefault("name", file.stem)
+    raw.setdefault("name", name_of(file.stem))
     if extra:
         raw = _replaced(raw, extra)
     scenario, notes = _finished(raw, catalog, str(file), overrides)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from servetwin.catalog.yaml_file import parse_yaml
+from servetwin.catalog.yaml_file import MAX_DEPTH, parse_yaml
 from servetwin.errors import ScenarioError, nearest_name
 
 
@@ -44,8 +44,9 @@ def parse_override(text: str) -> Override:
         )
     try:
         return Override(given, path, parse_yaml(value))
-    except yaml.YAMLError:
-        raise ScenarioError("the value of an override must be YAML", file=given, path=path, found=value) from None
+    except yaml.YAMLError as error:
+        why = "" if isinstance(error, yaml.MarkedYAMLError) else f": {error}"
+        raise ScenarioError(f"the value of an override must be YAML{why}", file=given, path=path, found=value) from None
 
 
 def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, ...]:
@@ -57,6 +58,10 @@ def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, 
         ScenarioError: the path leads through a list entry that does not exist, or through a plain value.
     """
     parts = override.path.split(".")
+    if len(parts) > MAX_DEPTH:
+        raise ScenarioError(
+            "no field of a scenario lies that deep", file=override.given, path=override.path, allowed="shorter paths"
+        )
     node: Any = raw
     place: list[str | int] = []
     for depth, part in enumerate(parts):

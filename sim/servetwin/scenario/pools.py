@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,23 @@ _PLACES = {"parallel.tensor": "parallel.tensor", "gpu_memory_utilization": "engi
 """Where a pool has what physics names."""
 
 
+_DEGREE = re.compile(r"tensor: (\d+) is the smallest degree that fits")
+
+
 @contextmanager
-def placed_in(place: str) -> Iterator[None]:
-    """Give errors of physics, which knows no scenario, the path of the pool that they are about."""
+def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
+    """Give errors of physics, which knows no scenario, the path of the pool, and no advice beyond a node."""
     try:
         yield
     except CapacityError as error:
+        degree = _DEGREE.search(error.hint or "")
+        if degree is not None and int(degree[1]) > gpu.nvlink_domain:
+            error.hint = (
+                f"it would need {degree[1]} GPUs, more than the {gpu.nvlink_domain} inside one node of {gpu.name}: "
+                "use a GPU with more memory, or weights of lower precision"
+            )
+        if isinstance(error.allowed, list) and error.path == "parallel.tensor":
+            error.allowed = [degree for degree in error.allowed if int(degree) <= gpu.nvlink_domain]
         if error.path in _PLACES:
             error.path = f"{place}.{_PLACES[error.path]}"
         raise
@@ -60,7 +72,7 @@ class PoolParts:
         """
         engine = pool.engine
         assert engine.gpu_memory_utilization is not None and engine.max_num_batched_tokens is not None
-        with placed_in(place):
+        with placed_in(place, self.gpu):
             return kv_room(
                 self.model,
                 self.gpu,
@@ -104,11 +116,19 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     kv_cache = pool.precision.kv_cache or "auto"
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
-    with placed_in(place):
+    gpu = catalog.gpu(pool.hardware)
+    if pool.parallel.tensor > gpu.nvlink_domain:
+        raise CapacityError(
+            f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {gpu.nvlink_domain}",
+            path=f"{place}.parallel.tensor",
+            found=pool.parallel.tensor,
+            allowed=f"at most {gpu.nvlink_domain}",
+        )
+    with placed_in(place, gpu):
         check_tensor(model, pool.parallel.tensor)
     return PoolParts(
         model=model,
-        gpu=catalog.gpu(pool.hardware),
+        gpu=gpu,
         calibration=catalog.calibration(scenario.physics.calibration),
         tensor=pool.parallel.tensor,
         weights=model.native_weights if weights == "auto" else weights,

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from servetwin.catalog.find import Catalog
-from servetwin.errors import InputError, Interrupted
+from servetwin.errors import InputError, Interrupted, InvariantError, ScenarioError
+from servetwin.policies import plugin_behind
 from servetwin.results.result import Result
+from servetwin.results.store import PICTURES, SCENARIO, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
+from servetwin.scenario.interruption import Interruption, Stopped
 from servetwin.scenario.load import load, validate_mapping
 from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.store import to_yaml
-
-SCENARIO_FILE = "scenario.yaml"
+from servetwin.units import MAX_DAYS, MAX_PS
 
 
 class RunInterrupted(Interrupted):
-    """The user stopped the run.
+    """The user stopped the run, or the writing of its files.
 
     Attributes:
         result: what was finished.
@@ -33,13 +32,11 @@ class RunInterrupted(Interrupted):
         expected: requests that were expected; None if unknown.
     """
 
-    def __init__(self, result: Result, ended: int, expected: int | None, out: Path | None) -> None:
-        of = f" of {expected:,}" if expected is not None else ""
-        kept = f"what was finished is in {out}" if out is not None else "what was finished is in .result"
-        super().__init__(f"interrupted after {ended:,}{of} requests: {kept}")
+    def __init__(self, message: str, signal_number: int, result: Result, simulation: Simulation) -> None:
+        super().__init__(message, signal_number)
         self.result = result
-        self.ended = ended
-        self.expected = expected
+        self.ended = simulation.cluster.gateway.ended
+        self.expected = simulation.stream.expected
 
 
 def run(
@@ -73,6 +70,8 @@ def run(
     >>> run("quickstart", run__requests=100, run__seed=1).summary()["completed"]
     100
     """
+    if out == "":
+        raise InputError("the name of a directory is expected, found an empty text", path="out")
     catalog = catalog or Catalog()
     changes = [_override(name, value) for name, value in overrides.items()]
     notes: tuple[str, ...] = ()
@@ -120,21 +119,87 @@ def execute(
     started, wall = datetime.now(UTC), time.perf_counter()
     if out is not None:
         _make_folder(out)
-    simulation = build(scenario, catalog=catalog, timeline=timeline, strict=strict, progress=progress)
-    with _ctrl_c_stops(simulation.cluster.interrupt):
-        end_ps = simulation.cluster.run()
-    result = _result(simulation, end_ps, notes)
-    result.set_host(
-        wall_s=round(time.perf_counter() - wall, 6),
-        cpu_s=round(time.process_time(), 6),
-        started_at=started.isoformat(timespec="seconds"),
-        out=None,
-    )
-    if out is not None:
-        _write(result, simulation.scenario, out, figures, timeline)
-    if simulation.cluster.interrupted:
-        raise RunInterrupted(result, simulation.cluster.gateway.ended, simulation.stream.expected, out)
+    with Interruption() as signals:
+        with _plugins_stay_inside():
+            simulation = build(scenario, catalog=catalog, timeline=timeline, strict=strict, progress=progress)
+            signals.simulate(simulation.cluster.interrupt)
+            end_ps = _simulate(simulation, signals)
+        signals.save()
+        result = _result(simulation, end_ps, notes)
+        result.set_host(
+            wall_s=round(time.perf_counter() - wall, 6),
+            cpu_s=round(time.process_time(), 6),
+            started_at=started.isoformat(timespec="seconds"),
+            out=None,
+        )
+        missing: list[str] = []
+        if out is not None:
+            _write_tables(result, simulation.scenario, out)
+            missing = _write_pictures(result, out, signals, figures, timeline)
+        if signals.number is not None:
+            raise _interrupted(simulation, result, out, signals.number, missing)
     return result
+
+
+def _simulate(simulation: Simulation, signals: Interruption) -> int:
+    """Run the cluster; returns the end [ps].
+
+    Raises:
+        InputError: a fault of the workload that shows only now, or times that the results cannot hold.
+        Stopped: the user does not want to wait for the event under way.
+    """
+    try:
+        end_ps = simulation.cluster.run()
+    except OverflowError as error:
+        raise _too_long() from error
+    except InputError as error:
+        # SimPy raises a copy, which has the message only.
+        raise error.__cause__ if isinstance(error.__cause__, InputError) else error from None
+    except InvariantError:
+        if signals.given_up is not None:
+            # What was given up in the middle of an event does not balance.
+            raise Stopped(signals.given_up) from None
+        raise
+    if end_ps > MAX_PS:
+        raise _too_long()
+    return end_ps
+
+
+def _too_long() -> ScenarioError:
+    return ScenarioError(
+        f"the simulated time goes beyond {MAX_DAYS} days",
+        path="run",
+        allowed=f"runs of at most {MAX_DAYS} simulated days",
+        hint="lower run.requests, run.duration_s or cluster.slowdown, or raise the rate of the workload",
+    )
+
+
+@contextmanager
+def _plugins_stay_inside() -> Iterator[None]:
+    """A policy that ends the program is a mistake of its plug-in, not the wish of the user."""
+    try:
+        yield
+    except Stopped:
+        raise
+    except (SystemExit, KeyboardInterrupt) as error:
+        file = plugin_behind(error)
+        if file is None:
+            raise
+        raise ScenarioError(f"the plug-in ends the program: it raises {type(error).__name__}", file=file) from error
+
+
+def _interrupted(
+    simulation: Simulation, result: Result, out: Path | None, signal_number: int, missing: Sequence[str]
+) -> RunInterrupted:
+    ended, expected = simulation.cluster.gateway.ended, simulation.stream.expected
+    of = f" of {expected:,}" if expected is not None else ""
+    where = out if out is not None else ".result"
+    if simulation.cluster.interrupted:
+        message = f"interrupted after {ended:,}{of} requests: what was finished is in {where}"
+    else:
+        message = f"interrupted after the simulation had finished: its results are in {where}"
+    lacks = f", without {', '.join(missing)}" if missing else ""
+    return RunInterrupted(message + lacks, signal_number, result, simulation)
 
 
 def _override(name: str, value: Any) -> Override:
@@ -145,7 +210,9 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
     cluster, stream = simulation.cluster, simulation.stream
     recorder = simulation.recorder
     recorder.meta.trace_block_hit_rate_infinite = stream.trace_block_hit_rate_infinite
-    warnings = list(notes)
+    warnings = [*notes, *simulation.remarks]
+    if not cluster.gateway.submitted and not cluster.interrupted:
+        warnings.append("no request arrived: run.duration_s ends before the first one, so there is nothing to measure")
     counts = stream.trace_counts
     if counts is not None and counts.skipped:
         warnings.append(
@@ -172,29 +239,30 @@ def _make_folder(out: Path) -> None:
         ) from None
 
 
-def _write(result: Result, scenario: Scenario, out: Path, figures: bool, timeline: bool) -> None:
+def _write_tables(result: Result, scenario: Scenario, out: Path) -> None:
+    with _told_if_unwritable(out):
+        result.write_tables(out)
+        write_text(out / SCENARIO, to_yaml(scenario))
+
+
+def _write_pictures(result: Result, out: Path, signals: Interruption, figures: bool, timeline: bool) -> list[str]:
+    """Write what people look at; returns the names of those files that a signal prevented."""
+    wanted = [*(PICTURES if figures else ()), *((TRACE,) if timeline else ())]
     try:
-        (out / SCENARIO_FILE).write_text(to_yaml(scenario), encoding="utf-8")
-        result.write(out, figures=figures, timeline=timeline)
+        signals.draw()
+        with _told_if_unwritable(out):
+            result.write_pictures(out, figures=figures, timeline=timeline)
+        signals.save()
+    except Stopped:
+        return [name for name in wanted if not (out / name).exists()]
+    return []
+
+
+@contextmanager
+def _told_if_unwritable(out: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"the results cannot be written: {error.strerror or error}", file=str(error.filename or out)
         ) from error
-
-
-@contextmanager
-def _ctrl_c_stops(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Let the first Ctrl-C end the run between two events; a second one is a ``KeyboardInterrupt`` as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
-        interrupt()
-
-    previous = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

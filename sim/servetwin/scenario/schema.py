@@ -26,9 +26,12 @@ from servetwin.policies import Policy, parse_policy
 from servetwin.policies.admission import Always
 from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
+from servetwin.units import MAX_S
 from servetwin.workload.spec import WorkloadSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_LONGEST_NAME = 100
+"""A name is a part of file names, which file systems bound."""
 
 Scheduling = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "scheduling"))]
 Routing = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "routing"))]
@@ -38,13 +41,24 @@ AdmissionPolicy = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(pars
 def _check_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError("a name has letters, digits and _ . + - only, and starts with a letter or a digit")
+    if len(value) > _LONGEST_NAME:
+        raise ValueError(f"a name has at most {_LONGEST_NAME} characters; this one has {len(value):,}")
     return value
+
+
+def name_of(stem: str) -> str:
+    """The name of a scenario that has none, from that of its file.
+
+    >>> name_of("my study (2)")
+    'my-study-2'
+    """
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", stem).strip("-_.+")[:_LONGEST_NAME] or "unnamed"
 
 
 def _check_version(value: object) -> object:
     if isinstance(value, (int, float)):
         raise ValueError('a version is text: write it in quotes, for 0.10 is the number 0.1: version: "0.15"')
-    if isinstance(value, str) and not re.fullmatch(r"\d+\.\d+(\.\d+)?", value):
+    if isinstance(value, str) and not re.fullmatch(r"\d{1,4}\.\d{1,4}(\.\d{1,4})?", value):
         raise ValueError('a version looks like "0.15" or "0.15.1"')
     return value
 
@@ -184,7 +198,7 @@ class Cluster(Part):
         engine: the engine's settings.
         precision: number formats.
         pools: the pools; one called ``engines`` where none is given.
-        slowdown: multiplies the time of every step.
+        slowdown: multiplies the time of every step; below 1 it would beat the hardware.
     """
 
     replicas: Replicas | None = None
@@ -193,7 +207,7 @@ class Cluster(Part):
     engine: EngineOptions | None = None
     precision: Precision | None = None
     pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
-    slowdown: PositiveFloat = 1.0
+    slowdown: float = Field(default=1.0, ge=1, le=1000)
 
 
 class Limits(Part):
@@ -245,7 +259,7 @@ class Run(Part):
     """
 
     requests: Count | None = None
-    duration_s: PositiveFloat | None = None
+    duration_s: float | None = Field(default=None, gt=0, le=MAX_S)
     warmup_requests: NonNegativeInt = 0
     seed: NonNegativeInt = 0
     stepping: Literal["skip-ahead", "every-step", "every-operation"] = "skip-ahead"

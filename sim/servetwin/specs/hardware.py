@@ -38,6 +38,7 @@ class Gpu:
         nvlink_bytes_per_s: bandwidth to the other GPUs of its node, one direction [B/s] (NVLink, else PCIe).
         price_per_hour_usd: price [USD per GPU and hour].
         tdp_watts: board power limit [W].
+        nvlink_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
         all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
         sources: a source for each figure.
     """
@@ -52,6 +53,7 @@ class Gpu:
     tdp_watts: float
     all_reduce: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
     sources: tuple[Source, ...] = ()
+    nvlink_domain: int = 8
 
     def peak(self, dtype: str) -> float:
         """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.

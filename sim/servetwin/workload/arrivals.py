@@ -28,6 +28,15 @@ class ArrivalProcess(Part):
         """Whether the arrivals end by themselves."""
         return False
 
+    @property
+    def pace(self) -> tuple[str, object]:
+        """The field that sets how far apart the open arrivals are, and its value."""
+        for field in ("rate_per_s", "interval_s", "stages", "ramp_s"):
+            if field in type(self).model_fields:
+                value = getattr(self, field)
+                return field, [item.model_dump() for item in value] if isinstance(value, tuple) else value
+        raise NotImplementedError
+
     def times(self, generator: np.random.Generator) -> Iterator[int]:
         """The open arrivals [ps], ascending; those of a closed loop are its clients' first requests."""
         raise NotImplementedError

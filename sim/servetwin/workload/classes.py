@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from servetwin.units import ms_to_ps
 from servetwin.workload.base import Part, Positive
@@ -20,12 +20,19 @@ class ClassSlo(Part):
 class RequestClass(Part):
     """A class of requests."""
 
-    name: str = Field(min_length=1, description="Name of the class, as it appears in the results.")
+    name: str = Field(min_length=1, max_length=100, description="Name of the class, as it appears in the results.")
     share: Positive = Field(1.0, description="Weight of the class; shares are relative to their sum.")
     priority: int = Field(0, strict=True, ge=-(10**9), le=10**9, description="Smaller is more important, as in vLLM.")
     slo: ClassSlo | None = Field(None, description="Latency promised to the class.")
     prompts: Lengths | None = Field(None, description="Prompt lengths of the class; null = the workload's.")
     outputs: Lengths | None = Field(None, description="Output lengths of the class; null = the workload's.")
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("the name of a class has no control characters")
+        return value
 
     @property
     def ttft_ps(self) -> int:

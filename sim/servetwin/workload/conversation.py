@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from servetwin.request import Request, Segment
 from servetwin.workload.contents import Kind
-from servetwin.workload.stream import LOST, RequestStream, Starts
+from servetwin.workload.stream import LOST, RequestStream, Starts, in_time
 
 
 @dataclass(slots=True)
@@ -20,6 +20,7 @@ class SessionDraws:
         turn_prompts: new tokens of later turns; None = as first prompts.
         thinks: think times [ps].
         heads: shared prefixes; None = no prefix.
+        pause: the field of the workload that sets ``thinks``, and its value.
     """
 
     kinds: Iterator[Kind]
@@ -27,6 +28,7 @@ class SessionDraws:
     turn_prompts: Iterator[int] | None
     thinks: Iterator[int]
     heads: Iterator[Segment] | None
+    pause: tuple[str, object] = ("workload.sessions.think_time_s", None)
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class SessionStream(RequestStream):
         for start in self._starts.times:
             if start >= until or self._reserved >= limit:
                 return
-            yield self._open(start)
+            yield self._open(in_time(start, *self._starts.pace))
 
     def on_finished(self, request: Request, visible_ps: int) -> Request | None:
         """The next turn; after the last, in a closed loop, the first turn of the client's next session."""
@@ -79,12 +81,12 @@ class SessionStream(RequestStream):
         if request.outcome not in LOST and session.next_turn < len(session.turns):
             arrival = visible_ps + session.turns[session.next_turn].think_ps
             if arrival < starts.until_ps:
-                return self._turn(session, arrival)
+                return self._turn(session, in_time(arrival, *self._draws.pause))
         del self._live[session.number]
         if starts.clients is None or self._reserved >= starts.limit:
             return None
         arrival = starts.clients.returns_ps(request, visible_ps)
-        return self._open(arrival) if arrival < starts.until_ps else None
+        return self._open(in_time(arrival, *starts.think)) if arrival < starts.until_ps else None
 
     def _open(self, arrival_ps: int) -> Request:
         draws = self._draws

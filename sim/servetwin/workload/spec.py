@@ -115,7 +115,16 @@ def build_stream(
     if isinstance(arrivals, ClosedLoop):
         thinks = arrivals.think_time_s.stream(streams.generator("workload", "client think time"))
         clients = Clients(thinks, seconds_to_ps(arrivals.retry_after_s))
-    starts = Starts(times, clients, limit, until_ps, _expected(arrivals, spec.sessions is not None, requests))
+    field, value = arrivals.pace
+    starts = Starts(
+        times,
+        clients,
+        limit,
+        until_ps,
+        _expected(arrivals, spec.sessions is not None, requests),
+        pace=(f"workload.arrivals.{field}", value),
+        think=("workload.arrivals.think_time_s", _shown(getattr(arrivals, "think_time_s", None))),
+    )
     if spec.sessions is not None:
         return SessionStream(starts, _session_draws(spec, spec.sessions, streams, base))
     content = contents(spec.prompts, spec.outputs, spec.prefixes, spec.classes, streams, base)
@@ -148,4 +157,10 @@ def _session_draws(spec: WorkloadSpec, sessions: Sessions, streams: Streams, bas
         turn_prompts=turn_prompts,
         thinks=sessions.think_time_s.stream(streams.generator("workload", "think time")),
         heads=spec.prefixes.heads(streams, base) if spec.prefixes is not None else None,
+        pause=("workload.sessions.think_time_s", _shown(sessions.think_time_s)),
     )
+
+
+def _shown(part: Part | None) -> object:
+    """A distribution as a message shows it."""
+    return None if part is None else getattr(part, "value", None) or part.model_dump()

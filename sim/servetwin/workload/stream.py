@@ -12,12 +12,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+from servetwin.errors import ScenarioError
 from servetwin.request import CANCELLED, FAILED, REJECTED, Request, Segment
+from servetwin.units import MAX_DAYS, MAX_PS, PS_PER_S
 from servetwin.workload.contents import Content, Kind
 from servetwin.workload.traces.trace import Trace, TraceCounts, infinite_hit_rate
 
 LOST = frozenset((REJECTED, FAILED, CANCELLED))
 NO_LIMIT = 1 << 200
+
+
+def in_time(arrival_ps: int, path: str, found: object) -> int:
+    """An arrival [ps] that the results can hold.
+
+    Args:
+        arrival_ps: the arrival [ps].
+        path: the field of the workload that sets it.
+        found: what the field says.
+
+    Raises:
+        ScenarioError: it lies beyond the longest simulated time.
+    """
+    if arrival_ps > MAX_PS:
+        raise ScenarioError(
+            f"a request would arrive after {arrival_ps / PS_PER_S / 86_400:,.4g} days; "
+            f"a run spans at most {MAX_DAYS} simulated days",
+            path=path,
+            found=found,
+            allowed="requests that follow each other faster",
+            hint="set run.duration_s or fewer run.requests to end the run before",
+        )
+    return arrival_ps
 
 
 class RequestStream:
@@ -81,6 +106,8 @@ class Starts:
         limit: most requests.
         until_ps: no request arrives then or later [ps].
         expected: how many requests will come, at most; None = unknown.
+        pace: the field of the workload that sets ``times``, and its value.
+        think: the field that sets how soon a client or a session goes on, and its value.
     """
 
     times: Iterator[int]
@@ -88,6 +115,8 @@ class Starts:
     limit: int
     until_ps: int
     expected: int | None
+    pace: tuple[str, object] = ("workload.arrivals", None)
+    think: tuple[str, object] = ("workload.arrivals.think_time_s", None)
 
 
 class OneShotStream(RequestStream):
@@ -110,7 +139,7 @@ class OneShotStream(RequestStream):
         for arrival in self._starts.times:
             if arrival >= until or self._created >= limit:
                 return
-            yield self._create(arrival)
+            yield self._create(in_time(arrival, *self._starts.pace))
 
     def on_finished(self, request: Request, visible_ps: int) -> Request | None:
         """The next request of the client whose request this was; None in an open stream."""
@@ -118,7 +147,7 @@ class OneShotStream(RequestStream):
         if starts.clients is None or self._created >= starts.limit:
             return None
         arrival = starts.clients.returns_ps(request, visible_ps)
-        return self._create(arrival) if arrival < starts.until_ps else None
+        return self._create(in_time(arrival, *starts.think)) if arrival < starts.until_ps else None
 
     def _create(self, arrival_ps: int) -> Request:
         prompt, output, segments, kind = next(self._contents)

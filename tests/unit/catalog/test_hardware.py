@@ -38,6 +38,21 @@ def test_the_h100() -> None:
     assert CATALOG.gpu("b200").peak("nvfp4") == 9000e12
 
 
+@pytest.mark.parametrize("stated", [None, 72, 0, "8", True])
+def test_the_gpus_of_a_node(stated: Any, tmp_path: Path) -> None:
+    """Eight, unless the profile says otherwise."""
+    text = (ROOT / "gpus" / "h100-sxm.yaml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text) | ({} if stated is None else {"nvlink_domain": stated})
+    (tmp_path / "gpus").mkdir()
+    (tmp_path / "gpus" / "mine.yaml").write_text(yaml.safe_dump(data))
+    if stated in (None, 72):
+        assert Catalog([tmp_path]).gpu("mine").nvlink_domain == (stated or 8)
+        return
+    with pytest.raises(CatalogError, match="number of GPUs") as caught:
+        Catalog([tmp_path]).gpu("mine")
+    assert caught.value.path == "nvlink_domain"
+
+
 def test_every_gpu_has_constants() -> None:
     calibration = CATALOG.calibration("default")
     assert {name for name, _ in calibration.kernels} == set(CATALOG.names("hardware"))

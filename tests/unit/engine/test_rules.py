@@ -97,6 +97,12 @@ def test_whoever_stands_behind_a_victim_sits_out_a_step(engine: Any) -> None:
     assert ran.gaps == [1_000] * 4 + [2_000, 4_000]
 
 
+def test_among_equals_the_last_admitted_is_preempted(engine: Any) -> None:
+    requests = [Request(number, 0, 8, 10, priority=3) for number in range(2)]
+    engine(*requests, scheduler=Order(), num_blocks=6)
+    assert [request.preemptions for request in requests] == [0, 1]
+
+
 class Order(Priority):
     """Admitted by id, preempted by priority."""
 

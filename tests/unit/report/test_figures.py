@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 from matplotlib import image
+from matplotlib.figure import Figure
 from tests.unit.results.building import Run, Step, finish, meta, record, toy_run, work
 from tests.unit.results.test_summary import ended
 
 from servetwin.report.data import coarser, latency_data, timeline_data
 from servetwin.report.figures import draw
+from servetwin.report.latency import _crossed
 from servetwin.report.roofline import buckets
 from servetwin.results import Recorder, load
 from servetwin.units import PS_PER_MS, PS_PER_S
@@ -84,6 +86,29 @@ def odd_runs():
 def test_odd_runs_are_drawn_without_a_warning(recorder, end, tmp_path):
     for path in draw(finish(recorder, end), tmp_path):
         assert colours(path)[0] > 5
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize(
+    ("value", "limit", "left"),
+    [(70, 80, True), (70, 65, False), (70, 99, False), (70, 200, False), (5, 7, False), (70, 71, True)],
+)
+def test_a_label_avoids_the_line_of_a_limit(value, limit, left, logarithmic):
+    axes = Figure().subplots()
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.set_xlim(1, 10)
+        value, limit = 10 ** (value / 100), 10 ** (limit / 100)
+    else:
+        axes.set_xlim(0, 100)
+    assert _crossed(axes, "p99  21.8 ms", value, [limit]) is left
+    assert not _crossed(axes, "p99  21.8 ms", value, [])
+
+
+def test_a_label_between_two_limits_stays_where_it_is():
+    axes = Figure().subplots()
+    axes.set_xlim(0, 100)
+    assert not _crossed(axes, "p99  21.8 ms", 70, [65, 75])
 
 
 def test_joining_intervals_keeps_counts_and_time_averages(run):

@@ -83,12 +83,23 @@ def test_azure(azure: Path) -> None:
         ("2023-11-16 18:15:46.000000000001", 1),
         ("2023-11-16 18:15:46.009930Z", 9_930_000_000),
         ("2023-11-16 20:15:47.25+02:00", 5 * PS_PER_S // 4),
-        ("2024-02-29 18:15:46", 105 * 86_400 * PS_PER_S),
+        ("2024-01-01 18:15:46", 46 * 86_400 * PS_PER_S),
     ],
 )
 def test_azure_times(tmp_path: Path, stamp: str, later_ps: int) -> None:
     path = write(tmp_path / "t.csv", [HEADER, "2023-11-16 18:15:46.0000000,1,1", f"{stamp},1,1"])
     assert read(path).times_ps == [0, later_ps]
+
+
+def test_a_row_beyond_the_longest_run(tmp_path: Path) -> None:
+    """The results could not hold its time; sped up, it may stay."""
+    rows = [HEADER, "2024-02-28 18:15:46,1,1", "2023-02-28 18:15:46,1,1"]
+    path = write(tmp_path / "t.csv", rows)
+    error = failure(path, sort=True)
+    assert (error.path, "365 days" in str(error.found)) == ("line 2", True)
+    assert "90 simulated days" in error.message
+    assert read(path, sort=True, rate_scale=5.0).times_ps == [0, 73 * 86_400 * PS_PER_S]
+    assert read(path, sort=True, limit=1).times_ps == [0]
 
 
 def test_azure_columns_are_found_by_name(tmp_path: Path) -> None:
@@ -333,7 +344,6 @@ def test_damaged_gzip(tmp_path: Path, mooncake: Path) -> None:
     ("content", "line"),
     [
         (HEADER.encode("utf-16"), "line 1"),
-        (f"{HEADER}\n2023-11-16 18:15:47,5,5\n".encode() + b"\xff\xfe", "line 3"),
         (b"PK\x03\x04\xff\xff", "line 1"),
         (gzip.compress(gzip.compress(AZURE.encode())), "line 1"),
     ],
@@ -341,9 +351,22 @@ def test_damaged_gzip(tmp_path: Path, mooncake: Path) -> None:
 def test_what_is_not_utf_8(tmp_path: Path, content: bytes, line: str) -> None:
     path = tmp_path / "t"
     path.write_bytes(content)
-    error = failure(path, skip_bad_rows=True)
-    assert "UTF-8" in error.message
-    assert error.path == line
+    for skip in (False, True):
+        error = failure(path, skip_bad_rows=skip)
+        assert "UTF-8" in error.message
+        assert error.path == line
+
+
+def test_a_row_that_is_not_utf_8(tmp_path: Path) -> None:
+    """A bad row like any other, in any block of lines; text in UTF-8 is none."""
+    path = tmp_path / "t.csv"
+    good = "2023-11-16 18:15:47,5,5,ä\n"
+    path.write_bytes(f"{HEADER},note\n{good}".encode() + b"2023-11-16 18:15:48,5,5,\xff\n" + good.encode())
+    error = failure(path)
+    assert ("UTF-8" in error.message, error.path, error.found) == (True, "line 3", "byte 0xff")
+    trace = read(path, skip_bad_rows=True)
+    assert (trace.counts.skipped, trace.counts.requests) == (1, 2)
+    assert trace.counts.first_skipped == "line 3: the row is not UTF-8 text"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from servetwin.errors import TraceError, nearest_name
+from servetwin.workload.traces.format import RowError
 
 CHUNK_BYTES = 1 << 20
 """How much is read at once: memory use does not grow with the file."""
@@ -31,7 +32,7 @@ def resolve(path: str, base: Path) -> Path:
         return base / path
 
 
-def line_blocks(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
+def line_blocks(path: Path, shown: str, *, lenient: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield ``(number of the first line, lines)`` block by block; lines keep a final carriage return.
 
     Whether the file is compressed is seen from its content, whatever its name.
@@ -39,6 +40,7 @@ def line_blocks(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
     Args:
         path: the file.
         shown: its name as the user gave it, for messages.
+        lenient: whether lines that are not UTF-8 are yielded too, for ``check_text`` to refuse them one by one.
 
     Raises:
         TraceError: missing, a directory, unreadable, truncated or damaged gzip, or not UTF-8.
@@ -57,12 +59,12 @@ def line_blocks(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
                 found=f"a line longer than {MAX_LINE_BYTES >> 20} MiB",
             )
         if cut:
-            lines = _decode(data[:cut], number, shown).split("\n")
+            lines = _decode(data[:cut], number, shown, lenient).split("\n")
             lines.pop()
             yield number, lines
             number += len(lines)
     if rest:
-        yield number, [_decode(rest, number, shown)]
+        yield number, [_decode(rest, number, shown, lenient)]
 
 
 def _chunks(path: Path, shown: str) -> Iterator[bytes]:
@@ -86,11 +88,11 @@ def _chunks(path: Path, shown: str) -> Iterator[bytes]:
         raise TraceError(f"the file cannot be read: {reason}", file=shown) from None
 
 
-def _decode(data: bytes, number: int, shown: str) -> str:
+def _decode(data: bytes, number: int, shown: str, lenient: bool) -> str:
     if number == 1:
         data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8", "surrogateescape" if lenient else "strict")
     except UnicodeDecodeError as error:
         raise TraceError(
             "the file is not UTF-8 text",
@@ -99,6 +101,19 @@ def _decode(data: bytes, number: int, shown: str) -> str:
             found=f"byte {data[error.start]:#04x}",
             allowed="a text file in UTF-8, plain or compressed with gzip",
         ) from None
+
+
+def check_text(line: str) -> None:
+    """Refuse a line, read leniently, that was not UTF-8.
+
+    Raises:
+        RowError: with the first byte that is wrong.
+    """
+    if line.isascii():
+        return
+    for character in line:
+        if "\udc80" <= character <= "\udcff":
+            raise RowError("the row is not UTF-8 text", f"byte {ord(character) - 0xDC00:#04x}", "text in UTF-8")
 
 
 def _sibling(path: Path) -> str | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from servetwin.errors import TraceError
-from servetwin.units import PS_PER_S, seconds_to_ps
+from servetwin.units import MAX_DAYS, MAX_PS, PS_PER_S, seconds_to_ps
 from servetwin.workload.traces.format import Row, RowError, RowParser
-from servetwin.workload.traces.lines import line_blocks, resolve
+from servetwin.workload.traces.lines import check_text, line_blocks, resolve
 from servetwin.workload.traces.registry import AUTO, detect, find
 from servetwin.workload.traces.spec import TraceSpec
 
@@ -68,9 +68,10 @@ def read_trace(spec: TraceSpec, base: Path) -> Trace:
     Raises:
         TraceError: the file or one of its rows is wrong, or nothing is left to replay.
     """
-    blocks = line_blocks(resolve(spec.path, base), spec.path)
+    blocks = line_blocks(resolve(spec.path, base), spec.path, lenient=spec.skip_bad_rows)
     number, lines, first = _first_line(blocks, spec.path)
     try:
+        check_text(first)
         trace_format = detect(first, spec.path) if spec.format == AUTO else find(spec.format)
         parse, header = trace_format.parser(first)
     except RowError as error:
@@ -130,6 +131,8 @@ def _rows(
             continue
         counts.read += 1
         try:
+            if spec.skip_bad_rows:
+                check_text(text)
             row = parse(text)
         except RowError as error:
             if not spec.skip_bad_rows:
@@ -165,6 +168,7 @@ def _collect(trace: Trace, rows: Iterator[tuple[int, Row]] | list[tuple[int, Row
             trace.counts.outside += 1
             break
         else:
+            _check_in_time(time - origin - start_ps, number, spec)
             trace.times_ps.append(time - origin - start_ps)
             trace.prompts.append(row.prompt_tokens)
             trace.outputs.append(row.output_tokens)
@@ -174,6 +178,18 @@ def _collect(trace: Trace, rows: Iterator[tuple[int, Row]] | list[tuple[int, Row
                 break
     if spec.sort:  # every row was read before the first was taken: count those that were not reached
         trace.counts.outside = trace.counts.read - trace.counts.skipped - len(trace.times_ps)
+
+
+def _check_in_time(time_ps: int, number: int, spec: TraceSpec) -> None:
+    if time_ps > MAX_PS * spec.rate_scale:
+        raise TraceError(
+            f"the row comes too late: a run spans at most {MAX_DAYS} simulated days",
+            file=spec.path,
+            path=f"line {number}",
+            found=f"{time_ps / PS_PER_S / 86_400:,.4g} days after the first row",
+            allowed=f"at most {MAX_DAYS * spec.rate_scale:,.6g} days",
+            hint="cut the trace with workload.trace.window_s or limit, or speed it up with rate_scale",
+        )
 
 
 def _check_not_empty(trace: Trace, spec: TraceSpec) -> None:

@@ -1,0 +1,101 @@
+"""Named remarks on a resolved scenario: what runs, but probably is not what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from servetwin.errors import CapacityError
+from servetwin.scenario.engines import NEWEST, version_number
+from servetwin.scenario.pools import PoolParts
+from servetwin.scenario.schema import Pool, Scenario
+
+_NO_PRIORITIES = ("fcfs", "sjf", "edf")
+_SAME_WITH_ONE = ("random", "least-requests", "least-tokens", "power-of-two")
+
+
+class Remark(NamedTuple):
+    """One remark.
+
+    Attributes:
+        name: its name.
+        find: the sentences that it says about a scenario and what its pools are made of.
+    """
+
+    name: str
+    find: Callable[[Scenario, Sequence[PoolParts]], Iterator[str]]
+
+
+def remarks(scenario: Scenario, parts: Sequence[PoolParts]) -> list[str]:
+    """What the user should know before trusting a run, in sentences.
+
+    Args:
+        scenario: the resolved scenario.
+        parts: what each of its pools is made of.
+    """
+    return [f"{text} (check {remark.name})" for remark in REMARKS for text in remark.find(scenario, parts)]
+
+
+def _version(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    if version_number(scenario.engine.version)[:2] > NEWEST:
+        newest = ".".join(map(str, NEWEST))
+        yield (
+            f"engine.version {scenario.engine.version} of vLLM is not known to this version of servetwin: "
+            f"the rules of {newest} are used"
+        )
+
+
+def _blocks(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    for index, (pool, part) in enumerate(zip(scenario.cluster.pools, parts, strict=True)):
+        override = pool.engine.num_gpu_blocks_override
+        if override is None:
+            continue
+        room = _room(pool, part)
+        if override > room:
+            yield (
+                f"cluster.pools.{index}.engine.num_gpu_blocks_override is {override:,} KV blocks, but the memory of "
+                f"the GPUs holds {room:,}: vLLM would run out of memory, so these results are of no real machine"
+            )
+
+
+def _room(pool: Pool, parts: PoolParts) -> int:
+    """KV blocks that the memory holds with the whole of the GPU in use [blocks]."""
+    engine = pool.engine.model_copy(update={"gpu_memory_utilization": 1.0})
+    try:
+        return parts.room(pool.model_copy(update={"engine": engine}), "cluster.pools").num_blocks
+    except CapacityError:
+        return 0
+
+
+def _router(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    replicas = sum(pool.replicas or 1 for pool in scenario.cluster.pools)
+    if replicas == 1 and scenario.router.policy in _SAME_WITH_ONE:
+        yield f"router.policy {scenario.router.policy} has no effect: there is one replica"
+
+
+def _priorities(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    policies = {pool.engine.scheduling.policy for pool in scenario.cluster.pools}
+    if len({entry.priority for entry in scenario.workload.classes}) > 1 and policies <= set(_NO_PRIORITIES):
+        yield (
+            "the priorities of workload.classes have no effect: "
+            f"engine.scheduling is {', '.join(sorted(policies))}, which does not look at them"
+        )
+
+
+def _sessions(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    sessions = scenario.workload.sessions
+    if sessions is None:
+        return
+    turns = sessions.turns
+    if getattr(turns, "value", None) == 1 or getattr(turns, "max", None) == 1:
+        fields = "think_time_s and turn_prompts have" if sessions.turn_prompts is not None else "think_time_s has"
+        yield f"workload.sessions.{fields} no effect: every session has one turn"
+
+
+REMARKS = (
+    Remark("unknown-version", _version),
+    Remark("more-blocks-than-memory", _blocks),
+    Remark("router-of-one-replica", _router),
+    Remark("priorities-not-used", _priorities),
+    Remark("sessions-of-one-turn", _sessions),
+)
