@@ -39,7 +39,9 @@ def draw_timeline(result: AnyResult, path: Path) -> None:
 
 
 def _rate(data: TimelineData, name: str) -> Floats:
-    rate: Floats = data.columns[name].sum(axis=0) / np.diff(data.edges_s)
+    # The last interval may be cut short: over its own width a single request would tower over all others.
+    widths = np.diff(data.edges_s)
+    rate: Floats = data.columns[name].sum(axis=0) / np.maximum(widths, widths[0])
     return rate
 
 

@@ -91,7 +91,8 @@ def _unsettled(summary: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"the run is short for its latencies: only {rate * seconds / expected:.0%} of the requests were completed "
-        "before the last one arrived, so the load was still building up; more requests give steadier figures"
+        "before the last one arrived, so the load was still building up, perhaps beyond what the cluster can bear; "
+        "an SLO that is met here may be missed with more requests"
     ]
 
 
