@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,3 +64,9 @@ def small(tmp_path: Path) -> Path:
         "run: {requests: 50}\n"
     )
     return file
+
+
+def pytest_configure() -> None:
+    """Commands under test hear Ctrl-C even where the tests were started in the background, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

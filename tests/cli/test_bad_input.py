@@ -230,3 +230,17 @@ class Buggy(Policy):
     outcome = cli(*arguments)
     outcome.refused("ZeroDivisionError", "report it", "SERVETWIN_TRACEBACK=1", code=70)
     assert "in build" in cli(*arguments, env={"SERVETWIN_TRACEBACK": "1"}).err
+
+
+@pytest.mark.parametrize("arguments", [("run",), ("run", "quickstart")])
+def test_a_space_instead_of_the_equals_sign(cli: Cli, arguments: tuple[str, ...]) -> None:
+    cli(*arguments, "--set", "cluster.replicas", "2").refused("--set cluster.replicas", "the = is missing")
+
+
+def test_a_failed_run_leaves_no_empty_folders(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "there").mkdir()
+    for out in ("new/deep", "there"):
+        assert cli("replay", "bad.csv", "--scenario", "quickstart", "--out", out).code == 2
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "there").is_dir(), "which the run did not make"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.hardware import read_calibration, read_gpu
-from servetwin.catalog.model import model_from_mapping, read_model
+from servetwin.catalog.model import model_from_mapping, read_model, read_model_mapping
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, nearest_name
 from servetwin.specs import Calibration, Gpu, ModelSpec
@@ -77,6 +77,12 @@ class Catalog:
         """The GPU of that name or alias, or in the profile at that path."""
         return read_gpu(self._locate("hardware", name))
 
+    def gpu_reference(self, name: str) -> str:
+        """What names that GPU from anywhere: a name of the catalog, or the absolute path of a profile outside it."""
+        path = self._locate("hardware", name)
+        names = [key for key, file in self._files("hardware").items() if file == path]
+        return names[0] if names else str(path.absolute())
+
     def calibration(self, name: str) -> Calibration:
         """The calibration of that name, or in the file at that path."""
         return read_calibration(self._locate("calibrations", name))
@@ -86,6 +92,13 @@ class Catalog:
         if not isinstance(reference, str):
             return model_from_mapping(reference, file="the scenario", name="inline", path="model")
         return read_model(self._locate("models", reference))
+
+    def model_reference(self, reference: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+        """What means that model everywhere: a name of the catalog as it is, and a file's content for its path."""
+        if not isinstance(reference, str):
+            return reference
+        path = self._locate("models", reference)
+        return reference if path in self._files("models").values() else read_model_mapping(path)
 
     def scenario(self, name: str) -> Path:
         """The file of a bundled scenario, or the path itself."""

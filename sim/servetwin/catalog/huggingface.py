@@ -24,6 +24,12 @@ _NOT_MODELLED = {
     "ssm_state_size": "state-space layers",
 }
 
+#: Algorithms of NVIDIA's ModelOpt, and the formats of the weights that they leave.
+_MODELOPT = {
+    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8", "NVFP4": "nvfp4", "INT4_AWQ": "int4",
+    "W4A16_AWQ": "int4",
+}  # fmt: skip
+
 #: Module names, as they stand in the exclusion lists of quantised checkpoints, by part.
 _MODULES = {
     "attention": ("self_attn", "attention"),
@@ -36,6 +42,14 @@ _MODULES = {
 def looks_like_huggingface(data: Mapping[str, object]) -> bool:
     """Whether a mapping is a Hugging Face configuration rather than one of our profiles."""
     return any(key in data for key in ("hidden_size", "text_config", "model_type", "architectures"))
+
+
+def huggingface_name(data: Mapping[str, object]) -> str:
+    """The name that a configuration gives itself, without the organisation; empty where it gives a path or none."""
+    name = data.get("_name_or_path")
+    if not isinstance(name, str) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        return ""
+    return name.strip("/ ").rsplit("/", 1)[-1]
 
 
 def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
@@ -165,7 +179,7 @@ def _quantisation(fields: Fields, config: object) -> tuple[str, tuple[str, ...]]
     """Precision of the quantised weights, and the parts that have it."""
     quant = Fields(config, fields.file, "quantization_config")
     method = quant.text("quant_method")
-    excluded = quant.entries("modules_to_not_convert") or quant.entries("ignore")
+    excluded = quant.entries("modules_to_not_convert") or quant.entries("ignore") or quant.entries("exclude_modules")
     if method == "mxfp4":
         return "mxfp4", ("experts",)
     if method == "fp8":
@@ -182,9 +196,14 @@ def _quantisation(fields: Fields, config: object) -> tuple[str, tuple[str, ...]]
         return name, _quantised(excluded)
     if method in ("awq", "gptq") and quant.take("bits", quant.take("w_bit", 4)) == 4:
         return "int4", _quantised(excluded)
+    if method.startswith("modelopt"):
+        algorithm = quant.text("quant_algo")
+        if algorithm.upper() in _MODELOPT:
+            return _MODELOPT[algorithm.upper()], _quantised(excluded)
+        raise quant.error("this quantisation is not modelled", "quant_algo", found=algorithm, allowed=list(_MODELOPT))
     raise quant.error(
         "this quantisation is not modelled", "quant_method", found=method,
-        allowed="fp8, mxfp4, compressed-tensors, awq, gptq (4 bit)",
+        allowed="fp8, mxfp4, compressed-tensors, modelopt, awq, gptq (4 bit)",
     )  # fmt: skip
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from servetwin.catalog.fields import Fields
-from servetwin.catalog.huggingface import looks_like_huggingface, model_from_huggingface
+from servetwin.catalog.huggingface import huggingface_name, looks_like_huggingface, model_from_huggingface
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.specs import DenseMlp, GroupedAttention, LatentAttention, Layer, ModelSpec, MoeMlp
 from servetwin.specs.layers import QUANTISABLE, WEIGHT_DTYPES
+
+CONFIG = "config.json"
+QUANTISATION = "hf_quant_config.json"
+"""Where NVIDIA's ModelOpt says how the weights beside it are quantised."""
 
 
 def read_model(path: Path) -> ModelSpec:
@@ -21,9 +26,38 @@ def read_model(path: Path) -> ModelSpec:
         CatalogError: where the file is malformed or describes something that is not modelled.
     """
     if path.is_dir():
-        path = path / "config.json"
-    name = path.parent.name if path.name == "config.json" else path.stem
-    return model_from_mapping(read_mapping(path, "model"), file=str(path), name=name)
+        path = path / CONFIG
+    return model_from_mapping(read_model_mapping(path), file=str(path), name=_file_name(path))
+
+
+def read_model_mapping(path: Path) -> dict[str, Any]:
+    """The content of a model's file, with what its place says: a name, and the quantisation in a file beside it.
+
+    Raises:
+        CatalogError: where a file is malformed.
+    """
+    if path.is_dir():
+        path = path / CONFIG
+    data = read_mapping(path, "model")
+    if not looks_like_huggingface(data):
+        return data if data.get("name") is not None else {**data, "name": _file_name(path)}
+    quantisation = path.parent / QUANTISATION
+    if path.name == CONFIG and not data.get("quantization_config") and quantisation.is_file():
+        inner = Fields(read_mapping(quantisation, "quantisation"), str(quantisation)).inner("quantization")
+        if inner.has("quant_algo"):
+            data["quantization_config"] = {
+                "quant_method": "modelopt",
+                "quant_algo": inner.text("quant_algo"),
+                "exclude_modules": inner.entries("exclude_modules"),
+            }
+    given = huggingface_name(data)
+    # A path on the machine of whoever made the checkpoint is no name.
+    data["_name_or_path"] = given if given and path.name == CONFIG else _file_name(path)
+    return data
+
+
+def _file_name(path: Path) -> str:
+    return (path.absolute().parent.name or "model") if path.name == CONFIG else path.stem
 
 
 def model_from_mapping(data: Mapping[str, object], *, file: str, name: str = "custom", path: str = "") -> ModelSpec:
@@ -40,7 +74,7 @@ def model_from_mapping(data: Mapping[str, object], *, file: str, name: str = "cu
     """
     fields = Fields(data, file, path)
     if looks_like_huggingface(data):
-        return model_from_huggingface(fields, name)
+        return model_from_huggingface(fields, huggingface_name(data) or name)
     return _from_profile(fields, name)
 
 

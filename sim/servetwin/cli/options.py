@@ -18,6 +18,16 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _with_equals(changes: list[str] | None) -> list[str] | None:
+    """Refuse ``--set PATH VALUE`` here, before the value is taken for another argument."""
+    for text in changes or ():
+        if "=" not in text:
+            from servetwin.scenario.overrides import parse_override
+
+            parse_override(text)
+    return changes
+
+
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", parser=_folder, help="Where to write the results.  [default: runs/NAME-TIME]"),
@@ -27,7 +37,12 @@ Seed = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the scenario; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change a field of the scenario; may be repeated.",
+        callback=_with_equals,
+    ),
 ]
 CatalogDir = Annotated[
     list[Path] | None,

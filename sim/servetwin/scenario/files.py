@@ -147,19 +147,23 @@ def _cycle(files: list[Path]) -> ScenarioError:
 def anchor(content: dict[str, Any], folder: Path) -> None:
     """Make the names of files in a scenario, which are relative to ``folder``, absolute."""
     folder = folder.absolute()
-    _anchor_model(content, folder)
+    _anchor_path(content, "model", _MODEL_FILES, folder)
     cluster = content.get("cluster")
+    if isinstance(cluster, dict):
+        _anchor_path(cluster, "hardware", _SUFFIXES, folder)
     pools = cluster.get("pools") if isinstance(cluster, Mapping) else None
     for pool in pools if isinstance(pools, list) else []:
         if isinstance(pool, dict):
-            _anchor_model(pool, folder)
+            _anchor_path(pool, "model", _MODEL_FILES, folder)
+            _anchor_path(pool, "hardware", _SUFFIXES, folder)
     _anchor_files(content.get("workload"), folder)
 
 
-def _anchor_model(owner: dict[str, Any], folder: Path) -> None:
-    model = owner.get("model")
-    if isinstance(model, str) and (model.endswith(_MODEL_FILES) or model.startswith((".", "~"))):
-        owner["model"] = str(folder / Path(model).expanduser())
+def _anchor_path(owner: dict[str, Any], key: str, suffixes: tuple[str, ...], folder: Path) -> None:
+    """Make the name of a model or GPU absolute where it is a path."""
+    name = owner.get(key)
+    if isinstance(name, str) and (name.endswith(suffixes) or name.startswith((".", "~"))):
+        owner[key] = str(folder / Path(name).expanduser())
 
 
 def _anchor_files(workload: Any, folder: Path) -> None:

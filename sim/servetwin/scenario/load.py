@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Place = tuple[str | int, ...]
 
 _ONLY_POOL = {"name": "engines"}
 """The pool of a cluster that names none."""
+
+_POOL_PATH = re.compile(r"cluster\.pools\.\d+(\.[a-z_]+)+")
 
 
 class ScenarioWarning(UserWarning):
@@ -180,6 +183,8 @@ def _placed(error: InputError, raw: Any, file: str, changes: Sequence[tuple[Plac
     """An error of a later stage, with the place in the file where its cause is written."""
     if error.path is None and error.file is None:
         error.path = _path_of_value(raw, error.found)
+    if error.hint is not None:
+        error.hint = _POOL_PATH.sub(lambda found: _written_path(raw, found[0]), error.hint)
     if error.path is not None and error.file in (None, "the scenario", file):
         error.path = _written_path(raw, error.path)
         place = tuple(int(part) if part.isdecimal() else part for part in error.path.split("."))

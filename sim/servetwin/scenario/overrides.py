@@ -41,6 +41,7 @@ def parse_override(text: str) -> Override:
             file=given,
             found=text,
             allowed="for example cluster.pools.0.replicas=8",
+            hint=None if separator else f"the = is missing: --set {path or 'PATH'}=VALUE, without spaces",
         )
     try:
         return Override(given, path, parse_yaml(value))

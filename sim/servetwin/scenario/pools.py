@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError, nearest_name
 from servetwin.physics.memory import KvRoom, check_tensor, kv_room
-from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.schema import ModelReference, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
 
@@ -33,6 +33,10 @@ def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
                 f"it would need {degree[1]} GPUs, more than the {gpu.nvlink_domain} inside one node of {gpu.name}: "
                 "use a GPU with more memory, or weights of lower precision"
             )
+        elif degree is not None and error.hint is not None:
+            error.hint = error.hint.replace("tensor:", f"{place}.parallel.tensor:")
+        elif error.hint is not None:
+            error.hint = error.hint.replace("gpu_memory_utilization", f"{place}.engine.gpu_memory_utilization")
         if isinstance(error.allowed, list) and error.path == "parallel.tensor":
             error.allowed = [degree for degree in error.allowed if int(degree) <= gpu.nvlink_domain]
         if error.path in _PLACES:
@@ -45,6 +49,7 @@ class PoolParts:
     """What a pool is made of.
 
     Attributes:
+        reference: how the scenario names the model.
         model: the model.
         gpu: the GPU.
         calibration: the constants of the engine.
@@ -53,6 +58,7 @@ class PoolParts:
         kv_cache: precision of the KV cache.
     """
 
+    reference: ModelReference
     model: ModelSpec
     gpu: Gpu
     calibration: Calibration
@@ -127,6 +133,7 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     with placed_in(place, gpu):
         check_tensor(model, pool.parallel.tensor)
     return PoolParts(
+        reference=reference,
         model=model,
         gpu=gpu,
         calibration=catalog.calibration(scenario.physics.calibration),

@@ -78,7 +78,7 @@ def _priorities(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     if len({entry.priority for entry in scenario.workload.classes}) > 1 and policies <= set(_NO_PRIORITIES):
         yield (
             "the priorities of workload.classes have no effect: "
-            f"engine.scheduling is {', '.join(sorted(policies))}, which does not look at them"
+            f"cluster.engine.scheduling is {', '.join(sorted(policies))}, which does not look at them"
         )
 
 

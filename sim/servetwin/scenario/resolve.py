@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.find import Catalog
-from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
 from servetwin.scenario.engines import EngineDefaults, largest_graph, vllm_defaults
@@ -16,7 +14,6 @@ from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.schema import (
     Cluster,
     EngineOptions,
-    ModelReference,
     Pool,
     Precision,
     Run,
@@ -101,8 +98,8 @@ def _resolve_pool(
     filled = pool.model_copy(
         update={
             "replicas": pool.replicas or 1,
-            "hardware": parts.gpu.name,
-            "model": self_contained(pool.model if pool.model is not None else scenario.model),
+            "hardware": catalog.gpu_reference(pool.hardware or parts.gpu.name),
+            "model": catalog.model_reference(parts.reference),
             "precision": Precision(weights=parts.weights, kv_cache=parts.kv_cache),
             "engine": _fill_engine(pool.engine, defaults, parts, place),
         }
@@ -186,16 +183,10 @@ def _resolve_room(pool: Pool, parts: PoolParts, place: str) -> Pool:
             path=f"{place}.engine.max_model_len",
             found=wanted,
             allowed=f"at most {room}, or auto",
-            hint="set engine.max_model_len, use more GPUs (parallel.tensor), or precision.kv_cache: fp8",
+            hint=f"set {place}.engine.max_model_len, use more GPUs ({place}.parallel.tensor), "
+            f"or {place}.precision.kv_cache: fp8",
         )
     return pool.model_copy(update={"engine": engine.model_copy(update={"max_model_len": wanted})})
-
-
-def self_contained(reference: ModelReference | None) -> ModelReference | None:
-    """A model reference that means the same everywhere: the path of a file becomes its content."""
-    if isinstance(reference, str) and reference.endswith((".json", ".yaml", ".yml")):
-        return read_mapping(Path(reference), "model")
-    return reference
 
 
 def _resolve_run(scenario: Scenario) -> Run:

@@ -117,9 +117,7 @@ def execute(
         notes: what the summary should warn of besides its own findings.
     """
     started, wall = datetime.now(UTC), time.perf_counter()
-    if out is not None:
-        _make_folder(out)
-    with Interruption() as signals:
+    with _folder(out), Interruption() as signals:
         with _plugins_stay_inside():
             simulation = build(scenario, catalog=catalog, timeline=timeline, strict=strict, progress=progress)
             signals.simulate(simulation.cluster.interrupt)
@@ -226,6 +224,24 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         warnings=warnings,
         interrupted=cluster.interrupted,
     )
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[None]:
+    """Make the output folder; a run that fails takes those away that it made and left empty."""
+    made: list[Path] = []
+    try:
+        if out is not None:
+            made = [folder for folder in (out, *out.parents) if not folder.exists()]
+            _make_folder(out)
+        yield
+    except BaseException:
+        for folder in made:
+            try:
+                folder.rmdir()
+            except OSError:
+                break
+        raise
 
 
 def _make_folder(out: Path) -> None:

@@ -42,6 +42,11 @@ def config_hash(scenario: Scenario) -> str:
     for key in _NOT_HASHED_OF_RUN:
         mapping["run"].pop(key, None)
     mapping["workload"] = _with_content(mapping["workload"])
+    for owner in (mapping, *mapping["cluster"].get("pools", ())):
+        if isinstance(owner.get("model"), dict):
+            owner["model"].pop("_name_or_path", None)
+        if owner.get("hardware", "").endswith((".yaml", ".yml", ".json")):
+            owner["hardware"] = _file_hash(Path(owner["hardware"]))
     text = json.dumps(mapping, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

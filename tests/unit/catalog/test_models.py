@@ -249,3 +249,28 @@ def test_published_configurations_are_read_or_refused_with_a_reason() -> None:
             assert "not modelled" in str(error)
             refused.add(path.stem)
     assert refused == {"Qwen--Qwen3.5-397B-A17B", "zai-org--GLM-5"}
+
+
+@pytest.mark.parametrize(("algorithm", "weights"), [("FP8", "fp8"), ("NVFP4", "nvfp4"), (None, "bf16")])
+def test_the_quantisation_of_modelopt_stands_beside_the_configuration(
+    tmp_path: Path, algorithm: str | None, weights: str
+) -> None:
+    config = Path(__file__).parents[1] / "scenario" / "tiny_config.json"
+    (tmp_path / "config.json").write_text(config.read_text())
+    quantisation = {"quant_algo": algorithm, "exclude_modules": ["lm_head", "model.layers.0.self_attn*"]}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": quantisation}))
+    for reference in (tmp_path, tmp_path / "config.json"):
+        model = CATALOG.model(CATALOG.model_reference(str(reference)))
+        assert model.native_weights == weights
+        assert ("attention" in model.quantised_parts, "dense" in model.quantised_parts) == (
+            False,
+            algorithm is not None,
+        )
+
+
+def test_an_unknown_quantisation_of_modelopt_is_refused(tmp_path: Path) -> None:
+    config = Path(__file__).parents[1] / "scenario" / "tiny_config.json"
+    (tmp_path / "config.json").write_text(config.read_text())
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "MIXED_PRECISION"}}')
+    with pytest.raises(CatalogError, match="not modelled"):
+        CATALOG.model(str(tmp_path))

@@ -13,9 +13,10 @@ import pytest
 import servetwin
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, CatalogError, InputError, ScenarioError, TraceError
+from servetwin.scenario.build import build
 from servetwin.scenario.load import LoadedScenario, ScenarioWarning, load, load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
-from servetwin.scenario.store import to_yaml
+from servetwin.scenario.store import config_hash, to_yaml
 
 Load = Callable[..., LoadedScenario]
 
@@ -333,3 +334,62 @@ def test_a_resolved_scenario_resolves_to_itself(name: str, write: Any) -> None:
     again = load(write(text))
     assert to_yaml(again.scenario) == text
     assert again.warnings == ()
+
+
+def _own_gpu(folder: Path) -> Path:
+    """A GPU profile outside the catalogue, under a name that the catalogue does not have."""
+    folder.mkdir(parents=True)
+    profile = Path(Catalog().describe("hardware", "h100-sxm")["file"]).read_text()
+    file = folder / "mine.yaml"
+    file.write_text(profile.replace("name: h100-sxm", "name: my-gpu", 1))
+    return file
+
+
+def test_the_path_of_a_gpu_holds_in_the_resolved_scenario(
+    write: Any, base: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = _own_gpu(tmp_path / "gpus")
+    base["cluster"]["hardware"] = "../gpus/mine.yaml"
+    from_file = load(write(base, "deep/scenario.yaml")).scenario
+    monkeypatch.chdir(tmp_path)
+    base["cluster"]["hardware"] = "h100-sxm"
+    from_override = load(write(base), ["cluster.hardware=gpus/mine.yaml"]).scenario
+    assert from_override.cluster.pools[0].hardware == str(gpu)
+    assert config_hash(from_file) == config_hash(from_override), "the content counts, not the path"
+    for scenario in (from_file, from_override):
+        again = load(write(to_yaml(scenario), "elsewhere/again.yaml")).scenario
+        assert again == scenario
+        assert build(again).recorder.meta.pools[0].hardware == "my-gpu"
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "name"),
+    [
+        ("tiny/config.json", None, "tiny"),
+        ("tiny/config.json", "org/Tiny-1B", "Tiny-1B"),
+        ("tiny/config.json", "/data/checkpoints/7", "tiny"),
+        ("my-tiny.json", "org/Tiny-1B", "my-tiny"),
+    ],
+)
+def test_a_model_in_a_file_is_called_by_its_name(
+    write: Any, base: dict[str, Any], tmp_path: Path, file: str, given: str | None, name: str
+) -> None:
+    config = json.loads((Path(__file__).parent / "tiny_config.json").read_text())
+    target = tmp_path / file
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps({**config, "_name_or_path": given}))
+    result = servetwin.run(load(write(base), [f"model={target}"]).scenario)
+    assert result.summary()["model"] == name
+
+
+def test_hints_name_fields_as_they_are_written(write: Any, base: dict[str, Any]) -> None:
+    base["model"] = "llama-3.1-70b"
+    with pytest.raises(InputError, match=r"cluster\.parallel\.tensor: 2 is the smallest"):
+        load(write(base))
+    base |= {"model": "llama-3.1-8b", "cluster": {"hardware": "l40s"}}
+    with pytest.raises(InputError) as caught:
+        load(write(base), ["cluster.engine.max_model_len=131072", "cluster.engine.gpu_memory_utilization=0.6"])
+    assert str(caught.value.hint).startswith(
+        "set cluster.engine.max_model_len, use more GPUs (cluster.parallel.tensor)"
+    )
+    assert "cluster.precision.kv_cache: fp8" in str(caught.value.hint)
