@@ -6,6 +6,7 @@ fares. With sessions, an arrival is the start of a session.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, count, cycle, repeat
 from typing import Annotated, Any, Literal
@@ -35,11 +36,11 @@ class ArrivalProcess(Part):
             if field in type(self).model_fields:
                 value = getattr(self, field)
                 return field, [item.model_dump() for item in value] if isinstance(value, tuple) else value
-        raise NotImplementedError
+        raise AssertionError("every process has one of these fields")
 
+    @abstractmethod
     def times(self, generator: np.random.Generator) -> Iterator[int]:
         """The open arrivals [ps], ascending; those of a closed loop are its clients' first requests."""
-        raise NotImplementedError
 
 
 class Poisson(ArrivalProcess):

@@ -7,6 +7,7 @@ bound, not drawn again, so the mean shifts a little where the bounds bite.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
@@ -25,9 +26,9 @@ from servetwin.workload.traces.lines import line_blocks, resolve
 class Length(Part):
     """Base of the distributions of lengths."""
 
+    @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
-        raise NotImplementedError
 
     def stream(self, generator: np.random.Generator, base: Path) -> Iterator[int]:
         """Lengths without end, drawn in blocks.

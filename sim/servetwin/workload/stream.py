@@ -8,6 +8,7 @@ turns, and reserves their ids, when it starts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -45,7 +46,7 @@ def in_time(arrival_ps: int, path: str, found: object) -> int:
     return arrival_ps
 
 
-class RequestStream:
+class RequestStream(ABC):
     """Base of the streams.
 
     Attributes:
@@ -62,9 +63,9 @@ class RequestStream:
         self.trace_block_hit_rate_infinite: float | None = None
         self.trace_counts: TraceCounts | None = None
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Request]:
         """The requests whose arrivals do not depend on the system, in order of arrival; can be read once."""
-        raise NotImplementedError
 
     def on_finished(self, request: Request, visible_ps: int) -> Request | None:
         """The request that follows from the end of ``request``, or None.

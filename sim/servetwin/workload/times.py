@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import repeat
 from typing import Annotated, Literal
@@ -17,9 +18,9 @@ from servetwin.workload.draws import Floats, endless, lognormal, picoseconds
 class Duration(Part):
     """Base of the distributions of durations."""
 
+    @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> Floats:
         """``count`` durations [s], none negative."""
-        raise NotImplementedError
 
     def stream(self, generator: np.random.Generator) -> Iterator[int]:
         """Durations [ps] without end, drawn in blocks."""
