@@ -3,26 +3,28 @@
 A *segment* is a stretch of equal steps of one replica. Step ``j`` (from 0) of a segment lasts
 ``first_ps + j * growth_ps``. Its columns:
 
-============== ====================================================================================================
-replica        index of the replica
-start_ps       when the first step starts [ps]
-count          number of steps
-first_ps       duration of the first step [ps]
-growth_ps      by how much each step is longer than the one before [ps]
-gap_ps         time from the last visible token to the visible tokens of the first step [ps]; later gaps of the
-               segment are ``first_ps + j * growth_ps`` for j = 1 … count − 1
-weight         inter-token gaps that each step ends (its decoding requests)
-tokens         tokens scheduled in each step
-prefill_tokens prompt (or recomputed) tokens among them; a segment with any has count 1
-emitted        output tokens that each step yields
-decodes        decoding requests in each step
-context        KV tokens read in the first step, summed over requests; grows by ``decodes`` a step
-attended       token × context pairs attended in the first step; grows by ``decodes`` a step
-held           tokens of KV cache in use when the first step starts; grows by ``decodes`` a step
-compute_ps     part of ``first_ps`` bound by arithmetic [ps]
-memory_ps      part of ``first_ps`` bound by HBM [ps]
-compute_growth part of ``growth_ps`` bound by arithmetic [ps]; the rest is bound by HBM
-============== ====================================================================================================
+================ ==================================================================================================
+replica          index of the replica
+start_ps         when the first step starts [ps]
+count            number of steps
+first_ps         duration of the first step [ps]
+growth_ps        by how much each step is longer than the one before [ps]
+gap_ps           time from the last visible token to the visible tokens of the first step [ps]; later gaps of the
+                 segment are ``first_ps + j * growth_ps`` for j = 1 … count − 1
+weight           inter-token gaps that each step ends (its decoding requests)
+tokens           tokens scheduled in each step
+prefill_tokens   prompt (or recomputed) tokens among them; a segment with any has count 1
+emitted          output tokens that each step yields
+decodes          decoding requests in each step
+context          KV tokens read in the first step, summed over requests; grows by ``decodes`` a step
+attended         token × context pairs attended in the first step; grows by ``decodes`` a step
+held             tokens of KV cache in use when the first step starts; grows by ``decodes`` a step
+compute_ps       part of ``first_ps`` bound by arithmetic [ps]
+memory_ps        part of ``first_ps`` bound by HBM [ps]
+communication_ps part of ``first_ps`` that waits for other GPUs [ps]; what is left waits for the CPU
+recomputed       prefill tokens that had been computed before a preemption
+compute_growth   part of ``growth_ps`` bound by arithmetic [ps]; the rest is bound by HBM
+================ ==================================================================================================
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ SEGMENT_COLUMNS = (
     "held",
     "compute_ps",
     "memory_ps",
+    "communication_ps",
+    "recomputed",
     "compute_growth",
 )
 
@@ -72,7 +76,7 @@ class RunLog(Protocol):
     """What the engine and the gateway write to."""
 
     #: Rows of ``SEGMENT_COLUMNS``, one after the other; call ``flush_segments`` when it is longer than
-    #: ``segment_limit``.
+    #: ``segment_limit``. Always the same list.
     segments: list[int]
     segment_limit: int
 
@@ -95,6 +99,13 @@ class RunLog(Protocol):
             replica: index of the replica.
             start_ps: when the segment starts [ps].
             phases: the phases, in order.
+        """
+
+    def spent(self, replicas: int) -> list[dict[str, int]]:
+        """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
+
+        Args:
+            replicas: how many replicas there are.
         """
 
     def finished(self, request: Request) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.plain_log import STAMPS
 from tests.reference.naive_engine import Cluster, NaiveResult
 
 from servetwin.request import Request
@@ -15,17 +16,8 @@ from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
 from servetwin.workload.spec import build_stream
 
-COLUMNS = (
-    "replica",
-    "queued_ps",
-    "scheduled_ps",
-    "prefill_done_ps",
-    "first_token_ps",
-    "last_token_ps",
-    "hit_tokens",
-    "recomputed_tokens",
-    "preemptions",
-)
+#: Of these, the columns of numbers.
+COLUMNS = tuple(name for name in STAMPS if name != "outcome")
 
 
 def naive(scenario: Scenario) -> NaiveResult:

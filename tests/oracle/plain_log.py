@@ -7,6 +7,23 @@ from typing import Any, NamedTuple
 from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
 
+#: Buckets of the ledger that a step can fill.
+BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute")
+
+#: What two engines must agree on about a request.
+STAMPS = (
+    "replica",
+    "queued_ps",
+    "scheduled_ps",
+    "prefill_done_ps",
+    "first_token_ps",
+    "last_token_ps",
+    "hit_tokens",
+    "recomputed_tokens",
+    "preemptions",
+    "outcome",
+)
+
 
 class LoggedStep(NamedTuple):
     """One step, as a segment tells it."""
@@ -46,6 +63,24 @@ class PlainLog:
 
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
         self.phase_lists.append((replica, start_ps, phases))
+
+    def spent(self, replicas: int) -> list[dict[str, int]]:
+        """Bucket by bucket and step by step, what ``servetwin.results.spent`` sums up."""
+        found = [dict.fromkeys(BUCKETS, 0) for _ in range(replicas)]
+        for row in self.all_rows():
+            books = found[row["replica"]]
+            for j in range(row["count"]):
+                parts = {
+                    "compute": row["compute_ps"] + j * row["compute_growth"],
+                    "hbm": row["memory_ps"] + j * (row["growth_ps"] - row["compute_growth"]),
+                    "exposed_communication": row["communication_ps"],
+                }
+                books["host"] += row["first_ps"] + j * row["growth_ps"] - sum(parts.values())
+                for bucket, time in parts.items():
+                    again = time * row["recomputed"] // row["tokens"]
+                    books[bucket] += time - again
+                    books["recompute"] += again
+        return found
 
     def finished(self, request: Request) -> None:
         self.ended.append(request)

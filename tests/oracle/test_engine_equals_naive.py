@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.oracle.plain_log import LoggedStep, PlainLog
+from tests.oracle.plain_log import STAMPS, LoggedStep, PlainLog
 from tests.oracle.small_cases import SMALL_CASES
 from tests.oracle.strategies import Case, cases, random_case
 from tests.reference.naive_engine import LEAST_REQUESTS, LEAST_TOKENS, ROUND_ROBIN, Cluster, NaiveResult, Step
@@ -17,19 +17,6 @@ from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
 from servetwin.kernel import ARRIVAL, new_environment, priority
 from servetwin.kernel.nap import call_at
 from servetwin.request import COMPLETED, Request
-
-STAMPS = (
-    "replica",
-    "queued_ps",
-    "scheduled_ps",
-    "prefill_done_ps",
-    "first_token_ps",
-    "last_token_ps",
-    "hit_tokens",
-    "recomputed_tokens",
-    "preemptions",
-    "outcome",
-)
 
 QUICK = settings(
     derandomize=True, deadline=None, database=None, max_examples=200, suppress_health_check=list(HealthCheck)
@@ -125,9 +112,9 @@ def compare(naive: NaiveResult, real: Drive) -> None:
         assert executor.accounts.steps == len(steps)
         assert executor.rank.pool.free == naive.blocks_free[index]
         # Work that was done twice is booked apart, so only the sum is the same.
-        ledger = executor.accounts
-        parts = (ledger.compute_ps, ledger.memory_ps, ledger.communication_ps, ledger.host_ps, ledger.recompute_ps)
-        assert sum(parts) == sum(step.duration_ps for step in steps)
+        spent = real.log.spent(len(real.executors))[index]
+        assert sum(spent.values()) == sum(step.duration_ps for step in steps)
+        assert spent["host"] == sum(step.price.host_ps for step in steps)
         audit_rank(executor.rank, index)
     assert real.requests.keys() == naive.jobs.keys()
     for request_id, job in naive.jobs.items():

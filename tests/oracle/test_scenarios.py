@@ -120,10 +120,10 @@ def test_the_gpus_are_busy_for_as_long_as_the_ledger_says() -> None:
     scenario = at_level(resolved(MODELS["experts"]), EVERY_OPERATION)
     simulation, _ = simulate(scenario)
     (replica,) = simulation.cluster.replicas
-    steps = replica.executor.accounts
+    (spent,) = simulation.recorder.spent(1)
     device = replica.executor._device
     assert device is not None and len(device.ranks) == 2
     for rank in device.ranks:
         assert rank.busy_ps == {
-            "sm": steps.compute_ps, "hbm": steps.memory_ps, "link": steps.communication_ps, "host": steps.host_ps,
+            "sm": spent["compute"], "hbm": spent["hbm"], "link": spent["exposed_communication"], "host": spent["host"],
         }  # fmt: skip

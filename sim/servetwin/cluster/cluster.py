@@ -84,16 +84,13 @@ class Cluster:
     def ledger(self, end_ps: int) -> list[dict[str, int]]:
         """By replica, the GPU-time up to ``end_ps`` in each bucket [GPU · ps]; it adds up to GPUs × ``end_ps``."""
         rows = []
-        for replica in self.replicas:
+        for replica, spent in zip(self.replicas, self._log.spent(len(self.replicas)), strict=True):
             executor = replica.executor
-            steps = executor.accounts
             row = dict.fromkeys(LEDGER_BUCKETS, 0)
-            row["compute"] = steps.compute_ps
-            row["hbm"] = steps.memory_ps
-            row["exposed_communication"] = steps.communication_ps
-            row["host"] = steps.host_ps
-            row["recompute"] = steps.recompute_ps
-            row["idle"] = end_ps - steps.busy_ps
+            for part in (spent, executor.accounts.cut_off):
+                for bucket, time in part.items():
+                    row[bucket] += time
+            row["idle"] = end_ps - sum(row.values())
             if row["idle"] < 0:
                 raise InvariantError(f"replica {replica.index} was busy for longer than the run lasted")
             rows.append({bucket: time * executor.gpus for bucket, time in row.items()})

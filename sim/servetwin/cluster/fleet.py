@@ -64,18 +64,18 @@ class Fleet:
         replica = request.replica
         self._requests[replica] += 1
         self._prompts[replica] += request.prompt_tokens
-        self._changed(replica)
+        if self._heaps:
+            self._changed(replica)
 
     def on_finished(self, request: Request) -> None:
         """A request has left its replica."""
         replica = request.replica
         self._requests[replica] -= 1
         self._prompts[replica] -= request.prompt_tokens
-        self._changed(replica)
+        if self._heaps:
+            self._changed(replica)
 
     def _changed(self, replica: int) -> None:
-        if not self._heaps:
-            return
         self._version[replica] = version = self._version[replica] + 1
         for metric, heap in self._heaps.items():
             if len(heap) > 64 + 4 * len(self._replicas):

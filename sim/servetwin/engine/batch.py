@@ -139,9 +139,30 @@ class DecodeBatch:
         cycles, rest = divmod(steps, size)
         return self.size * cycles + sum(self.crossings[start : start + rest])
 
+    def steps_ahead(self, free: int) -> int:
+        """How many steps of today's composition can be planned: before a request finishes, or stops growing within a
+        window, or ``free`` blocks run out."""
+        finishes = self.finishes
+        while finishes:
+            step, joined, request = finishes[0]
+            if request.joined == joined:
+                break
+            heappop(finishes)
+        else:
+            return 0
+        limit = step - self.step
+        if self.windows:
+            limit = min(limit, self.next_crossing() - self.step)
+        if limit <= 0:
+            return 0
+        # Whoever decodes needs at most one block more than it fills: a bound that spares the count.
+        if self.size * (limit // self.block_size + 1) <= free:
+            return limit
+        return self.steps_within(free, limit)
+
     def steps_within(self, free: int, limit: int) -> int:
         """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
-        if self.size * (limit // self.block_size + 1) <= free or self.new_blocks(limit) <= free:
+        if self.new_blocks(limit) <= free:
             return limit
         cycles = free // self.size
         free -= cycles * self.size

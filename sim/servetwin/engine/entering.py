@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def enter(rank: Rank, request: Request) -> None:
     """The front end is done with the request."""
     request.state = WAITING
-    rank.waiting.push(request, queue_key(rank, request))
+    rank.waiting.push(request, None if rank.scheduler.fcfs else queue_key(rank, request))
 
 
 def return_loaded(rank: Rank, now: int) -> None:

@@ -13,14 +13,15 @@ from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EVERY_OPERATION, SKIP_AHEAD, EngineSettings, KVConnector, Scheduler
 from servetwin.engine.rank import Rank
+from servetwin.engine.steps import StepMaker
 from servetwin.kernel import BOUNDARY, Environment, Nap, priority
-from servetwin.physics.protocols import StepPrice, StepShape, StepTime
+from servetwin.physics.protocols import StepShape, StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
 from servetwin.request import REJECTED, Request
 
 #: Stands where no step is under way.
-_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), StepPrice(0, 0, 0, 0), 0, 0, 0, None, 0, 0, 0)
+_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), 0, 0, 0, 0, 0, 0, 0, 0, 0, None, 0, 0, 0)
 
 
 class Executor:
@@ -38,6 +39,7 @@ class Executor:
         gpus: GPUs of the replica.
         strict: count every account again after each plan (slow).
         connector: where else cached KV blocks may lie, or None.
+        steps: makes the steps; replicas with the same ``step_time`` and ``settings`` may share it. None = its own.
     """
 
     def __init__(
@@ -53,12 +55,20 @@ class Executor:
         gpus: int = 1,
         strict: bool = False,
         connector: KVConnector | None = None,
+        steps: StepMaker | None = None,
     ) -> None:
         self.index = index
         self.gpus = gpus
         self.settings = settings
         self.rank = Rank(
-            settings, step_time, scheduler, log.gap, on_finished, lambda: env._now, self._returning, connector
+            settings,
+            StepMaker(settings, step_time) if steps is None else steps,
+            scheduler,
+            log.gap,
+            on_finished,
+            lambda: env._now,
+            self._returning,
+            connector,
         )
         self.accounts = StepAccounts(index, self.rank, step_time, log)
         self._env = env
@@ -128,9 +138,9 @@ class Executor:
         self._busy = False
         series, head, accounts = self._series, self._head, self.accounts
         if head is not None:
-            start = series.start_ps - head.price.total_ps
+            start = series.start_ps - head.total_ps
             if now <= series.start_ps:
-                accounts.step_cut_off(head.price, 0, now - start)
+                accounts.step_cut_off(head, 0, now - start)
                 return
             accounts.step_ended(head, start, series.start_ps)
         done = min(series.count, series.steps_before(now))
@@ -138,7 +148,7 @@ class Executor:
             accounts.series_ended(self._step, series, done)
         if done < series.count:
             begun = series.boundary(done)
-            accounts.step_cut_off(self._step.price, done, now - begun)
+            accounts.step_cut_off(self._step, done, now - begun)
             if self._may_cut and self._depth and done == series.count - 1 and begun < now:
                 # The last step of the run has begun, and with it the plan of the next was made.
                 self.rank.pipeline.clear()
@@ -182,12 +192,12 @@ class Executor:
             if device is None:
                 yield nap.until(series.boundary(series.count))
             else:
-                yield device.execute(self._step_time.phases(self._step.shape))
+                yield device.execute(self._step_time.phases(self._step.shape_after(0)))
             self._busy = False
             if self._may_cut:
                 self._end_run()
             else:
-                pipeline.popleft()
+                del pipeline[0]
                 self.accounts.step_ended(self._step, now, env._now)
 
     def _start_step(self, now: int) -> None:
@@ -199,8 +209,8 @@ class Executor:
         self._step = step = self.rank.pipeline[0]
         series.start_ps = now
         series.count = 1
-        series.first_ps = step.price.total_ps
-        series.growth_ps = step.price.growth_ps
+        series.first_ps = step.total_ps
+        series.growth_ps = step.growth_ps
 
     def _start_run(self, now: int) -> bool:
         """Start as many equal steps as will surely be planned, perhaps behind one that is planned; else False.
@@ -225,14 +235,13 @@ class Executor:
         else:
             return False
         series = self._series
-        price = step.price
         self._busy = self._may_cut = True
         self._head = head
         self._step = step
         self._planned = planned
-        series.start_ps = now if head is None else now + head.price.total_ps
-        series.first_ps = price.total_ps
-        series.growth_ps = price.growth_ps
+        series.start_ps = now if head is None else now + head.total_ps
+        series.first_ps = step.total_ps
+        series.growth_ps = step.growth_ps
         series.count = count
         if rank.incoming and rank.admits():
             self._cut(rank.incoming[0].queued_ps)
@@ -259,7 +268,7 @@ class Executor:
         rank.pipeline.clear()
         rank.plan_series(count - self._planned)
         if head is not None:
-            self.accounts.step_ended(head, series.start_ps - head.price.total_ps, series.start_ps)
+            self.accounts.step_ended(head, series.start_ps - head.total_ps, series.start_ps)
             if not count:
                 return
         self.accounts.series_ended(self._step, series, count)

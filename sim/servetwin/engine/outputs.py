@@ -30,7 +30,7 @@ def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
         rank.retire()
     if step.late is not None:
         for request in step.late:
-            rank.on_gap(visible - request.last_token_ps, end_ps - step.price.total_ps)
+            rank.on_gap(visible - request.last_token_ps, end_ps - step.total_ps)
     if step.completing:
         for request in step.completing:
             _token_of_prefill(rank, request, step, end_ps, visible)
@@ -51,7 +51,7 @@ def _token_of_prefill(rank: Rank, request: Request, step: PlannedStep, end_ps: i
         request.first_token_ps = visible
         request.prefill_done_ps = end_ps
     else:
-        rank.on_gap(visible - request.last_token_ps, end_ps - step.price.total_ps)
+        rank.on_gap(visible - request.last_token_ps, end_ps - step.total_ps)
     request.last_token_ps = visible
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from servetwin.physics.protocols import StepPrice, StepShape
+from servetwin.physics.protocols import StepShape
 from servetwin.request import Request
 
 
@@ -10,8 +10,12 @@ class PlannedStep:
     """What one step computes, its price, and what its end brings about.
 
     Attributes:
-        shape: what the price depends on.
-        price: what the step takes.
+        shape: what the price depends on. Steps of one size that only decode may share one, so that their context is
+            told by ``context`` instead; ``shape_after`` fills it in.
+        total_ps: what the step takes [ps].
+        growth_ps: by how much the next step of its series takes longer [ps].
+        compute_ps, memory_ps, communication_ps: parts of ``total_ps``; the rest is host time [ps].
+        compute_growth_ps: part of ``growth_ps``; the rest is memory time [ps].
         version: the decode batch's version when the step was planned; steps of equal version and without chunks
             form a series.
         steady: only decodes, whose last tokens came from the step before: the step may start a series.
@@ -26,13 +30,19 @@ class PlannedStep:
         late: decoding requests whose last token came earlier than from the step before.
     """
 
-    __slots__ = ("attended", "completing", "context", "emitted", "held", "late", "prefill_tokens", "price",
-                 "recomputed", "released", "shape", "steady", "version")  # fmt: skip
+    __slots__ = ("attended", "communication_ps", "completing", "compute_growth_ps", "compute_ps", "context", "emitted",
+                 "growth_ps", "held", "late", "memory_ps", "prefill_tokens", "recomputed", "released", "shape",
+                 "steady", "total_ps", "version")  # fmt: skip
 
     def __init__(
         self,
         shape: StepShape,
-        price: StepPrice,
+        total_ps: int,
+        growth_ps: int,
+        compute_ps: int,
+        memory_ps: int,
+        communication_ps: int,
+        compute_growth_ps: int,
         version: int,
         held: int,
         released: int,
@@ -45,7 +55,12 @@ class PlannedStep:
         recomputed: int = 0,
     ) -> None:
         self.shape = shape
-        self.price = price
+        self.total_ps = total_ps
+        self.growth_ps = growth_ps
+        self.compute_ps = compute_ps
+        self.memory_ps = memory_ps
+        self.communication_ps = communication_ps
+        self.compute_growth_ps = compute_growth_ps
         self.version = version
         self.held = held
         self.released = released
@@ -57,3 +72,17 @@ class PlannedStep:
         self.completing = completing
         self.recomputed = recomputed
         self.steady = late is None and not prefill_tokens
+
+    def shape_after(self, steps: int) -> StepShape:
+        """The whole shape of the step that comes ``steps`` steps later in the series that this one starts."""
+        shape = self.shape
+        if self.prefill_tokens:
+            return shape
+        if len(shape.context) == 1:
+            context: tuple[int, ...] = (self.context + steps * shape.decodes,)
+        else:
+            context = tuple(now + steps * growing for now, growing in zip(shape.context, shape.growing, strict=True))
+        return StepShape(
+            shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
+            shape.chunks, shape.width, shape.link_share,
+        )  # fmt: skip

@@ -23,7 +23,6 @@ from servetwin.engine.protocols import EngineSettings, KVConnector, Scheduler
 from servetwin.engine.states import DECODING, ENDING
 from servetwin.engine.steps import StepMaker
 from servetwin.engine.waiting import FcfsQueue, KeyedQueue, WaitingQueue
-from servetwin.physics.protocols import StepTime
 from servetwin.request import Request
 
 
@@ -32,7 +31,7 @@ class Rank:
 
     Args:
         settings: the engine's settings.
-        step_time: prices the steps.
+        steps: makes and prices the steps.
         scheduler: order of the waiting queue and choice of the victim.
         on_gap: told of each inter-token gap over more than one step: its length, and when its last step began [ps].
         on_finished: told of each request that ends, with the visible time of its last token [ps].
@@ -78,7 +77,7 @@ class Rank:
     def __init__(
         self,
         settings: EngineSettings,
-        step_time: StepTime,
+        steps: StepMaker,
         scheduler: Scheduler,
         on_gap: Callable[[int, int], None],
         on_finished: Callable[[Request, int], None],
@@ -93,10 +92,10 @@ class Rank:
         self.scheduler = scheduler
         self.on_gap = on_gap
         self.on_finished = on_finished
-        self._steps = StepMaker(settings, step_time)
+        self._steps = steps
         self.pool = BlockPool(settings.num_blocks)
         self.cache = PrefixCache(self.pool, settings.block_size, settings.prefix_caching)
-        self.batch = DecodeBatch(settings.block_size, step_time.windows)
+        self.batch = DecodeBatch(settings.block_size, steps.windows)
         self.waiting: WaitingQueue = FcfsQueue() if scheduler.fcfs else KeyedQueue()
         #: Requests in the front end, by the time at which they reach the waiting queue.
         self.incoming: deque[Request] = deque()
@@ -113,7 +112,7 @@ class Rank:
         #: Decoding requests that sat out the step before the one being planned.
         self.rejoined: list[Request] | None = None
         #: Steps that were planned one by one and have not ended; the first of them may be under way.
-        self.pipeline: deque[PlannedStep] = deque()
+        self.pipeline: list[PlannedStep] = []
         #: State of batch and blocks in which the queue's head last did not fit.
         self.blocked = (-1, -1)
         #: How often a finished request has freed blocks.
@@ -311,17 +310,15 @@ class Rank:
 
     def further_steps(self) -> int:
         """How many steps of today's decodes can be planned before a request ends or blocks run out."""
-        batch = self.batch
-        limit = batch.next_finish() - batch.step
-        if batch.windows:
-            limit = min(limit, batch.next_crossing() - batch.step)
-        return batch.steps_within(self.pool.free, limit) if limit > 0 else 0
+        return self.batch.steps_ahead(self.pool.free)
 
     def plan_series(self, count: int) -> None:
         """Plan ``count`` steps of today's decodes at once (at most ``further_steps``)."""
         if count:
             batch = self.batch
-            self.pool.take(batch.new_blocks(count))
+            need = batch.new_blocks(count)
+            if need:
+                self.pool.take(need)
             self.tokens_held += count * batch.size
             batch.advance(count)
 

@@ -14,34 +14,73 @@ if TYPE_CHECKING:
     from servetwin.engine.rank import Rank
 
 
+_DecodePrice = tuple[StepShape, int, int, int, int, int, int, int]
+"""The price of a step of so many decodes, whatever their context: shape, compute, compute per token of context, memory,
+memory per token of context, communication, communication and host together, growth of the compute [ps]."""
+
+
 class StepMaker:
-    """Makes planned steps.
+    """Makes planned steps, for all ranks that are alike.
+
+    A step that only decodes, of a model with one kind of attention, has a price that is linear in the context
+    (``StepTime.price``): it is asked for once for each number of requests.
 
     Args:
         settings: the engine's settings: captured graph sizes and block size.
         step_time: prices the steps.
+
+    Attributes:
+        windows: attention windows of the model besides full attention [tokens].
     """
 
-    __slots__ = ("_block_size", "_padded", "_price")
+    __slots__ = ("_block_size", "_decode_prices", "_padded", "_price", "windows")
 
     def __init__(self, settings: EngineSettings, step_time: StepTime) -> None:
         self._price = step_time.price
         self._block_size = settings.block_size
         self._padded = _padding(settings.graph_sizes)
+        self._decode_prices: dict[int, _DecodePrice] = {}
+        self.windows = step_time.windows
 
     def decodes(self, rank: Rank) -> PlannedStep:
         """A step of the decode batch alone."""
         batch = rank.batch
         size = batch.size
-        padded = self._padded
-        graph = size < len(padded)
-        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (size,))
-        shape = StepShape(size, padded[size] if graph else size, graph, size, size, contexts, growing)
+        context = batch.context
         late = rank.rejoined or None
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + size
-        context = batch.context
-        return PlannedStep(shape, self._price(shape), batch.version, held, rank.released, late, size, context, context)
+        if batch.windows:
+            shape = self._decoding(size, *_windowed(batch))
+            price = self._price(shape)
+            return PlannedStep(
+                shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
+                price.compute_growth_ps, batch.version, held, rank.released, late, size, context, context,
+            )  # fmt: skip
+        shape, compute, by_compute, memory, by_memory, communication, rest, growth = self._decode_prices.get(
+            size
+        ) or self._decode_price(size)
+        compute += by_compute * context
+        memory += by_memory * context
+        return PlannedStep(
+            shape, compute + memory + rest, growth + by_memory * size, compute, memory, communication, growth,
+            batch.version, held, rank.released, late, size, context, context,
+        )  # fmt: skip
+
+    def _decode_price(self, size: int) -> _DecodePrice:
+        shape = self._decoding(size, (0,), (size,))
+        price = self._price(shape)
+        found = self._decode_prices[size] = (
+            shape, price.compute_ps, price.compute_growth_ps // size, price.memory_ps, price.memory_growth_ps // size,
+            price.communication_ps, price.communication_ps + price.host_ps, price.compute_growth_ps,
+        )  # fmt: skip
+        return found
+
+    def _decoding(self, size: int, contexts: tuple[int, ...], growing: tuple[int, ...]) -> StepShape:
+        """The shape of a step of ``size`` decodes."""
+        padded = self._padded
+        graph = size < len(padded)
+        return StepShape(size, padded[size] if graph else size, graph, size, size, contexts, growing)
 
     def mixed(self, rank: Rank, chunks: list[tuple[Request, int]]) -> PlannedStep:
         """A step of the decode batch and of prefill chunks, whose tokens count as computed from here on."""
@@ -74,8 +113,10 @@ class StepMaker:
         late = rank.rejoined or None
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + tokens
+        price = self._price(shape)
         return PlannedStep(
-            shape, self._price(shape), batch.version, held, rank.released, late, batch.size + len(completing), context,
+            shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
+            price.compute_growth_ps, batch.version, held, rank.released, late, batch.size + len(completing), context,
             attended, prefill, completing, recomputed,
         )  # fmt: skip
 

@@ -37,13 +37,15 @@ class Nap:
         priority: the rank of the wake-up among simultaneous events (see ``servetwin.kernel.order``).
     """
 
-    __slots__ = ("_alarm", "_env", "_priority", "until_ps")
+    __slots__ = ("_alarm", "_env", "_numbers", "_priority", "_queue", "until_ps")
 
     #: ``until_ps`` of a sleep without an end.
     FOREVER = 1 << 200
 
     def __init__(self, env: Environment, priority: EventPriority) -> None:
         self._env = env
+        self._queue = env._queue
+        self._numbers = env._eid
         self._priority = priority
         self._alarm: Event | None = None
         self.until_ps = -1
@@ -51,7 +53,13 @@ class Nap:
     def until(self, time_ps: int) -> Event:
         """The event to yield in order to sleep until ``time_ps`` [ps], which must not lie in the past."""
         self.until_ps = time_ps
-        self._alarm = alarm = _alarm(self._env, time_ps, self._priority, [])
+        alarm = self._alarm
+        if alarm is None or alarm.callbacks is not None:
+            self._alarm = alarm = _alarm(self._env, time_ps, self._priority, [])
+        else:
+            # It has gone off, so that SimPy is done with it: the same event may be scheduled again.
+            alarm.callbacks = []
+            heappush(self._queue, (time_ps, self._priority, next(self._numbers), alarm))
         return alarm
 
     def forever(self) -> Event:

@@ -106,7 +106,11 @@ class StepTime(Protocol):
     windows: tuple[int, ...]
 
     def price(self, shape: StepShape) -> StepPrice:
-        """What the step takes. The same shape always has the same price."""
+        """What the step takes. The same shape always has the same price.
+
+        It is linear in the context of the decodes: what each of its parts grows by per token is the same whatever the
+        context is, namely the part's growth divided by ``growing``.
+        """
 
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order; the sum is exactly ``price(shape).total_ps``."""

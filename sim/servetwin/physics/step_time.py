@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from servetwin.errors import CapacityError, nearest_name
-from servetwin.physics.attention import AttentionPrices, Slopes
+from servetwin.physics.attention import AttentionPrices
 from servetwin.physics.collectives import AllReduce
 from servetwin.physics.memory import check_tensor
 from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, head_operator, layer_operators
@@ -81,21 +81,19 @@ class RooflineStepTime:
         self._has_experts = any(isinstance(operator, Experts) for _, operator in self._operators)
         self._experts: dict[int, tuple[int, int]] = {}
         self._heads: dict[int, tuple[int, int]] = {}
-        self._decode: dict[tuple[int, int, int], tuple[int, int, int, int, Slopes]] = {}
         self._kinds = len(self.windows) + 1
         self._decode_slopes = self._attention.slopes(1, False)
         self._mixed_slopes = self._attention.slopes(1, True)
 
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
-        if shape.chunks or shape.link_share != 1.0:
-            compute, memory, communication, host, slopes = self._base(shape)
+        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
+        compute += head_compute
+        memory += head_memory + sampling
+        if shape.width == 1:
+            slopes = self._mixed_slopes if shape.chunks else self._decode_slopes
         else:
-            key = (shape.padded_tokens, shape.tokens, shape.requests)
-            base = self._decode.get(key)
-            if base is None:
-                base = self._decode[key] = self._base(shape)
-            compute, memory, communication, host, slopes = base
+            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
         if self._kinds == 1:
             ((by_compute, by_memory),) = slopes
             context, growing = shape.context[0], shape.growing[0]
@@ -160,15 +158,6 @@ class RooflineStepTime:
             layer_values += layer.count * read * layer.attention.kv_values(tensor)
         weights = model.step_weight_bytes(self.weights, tensor)
         return flops, tensor * (weights + layer_values * bytes_per_value(self.kv_cache))
-
-    def _base(self, shape: StepShape) -> tuple[int, int, int, int, Slopes]:
-        """The price without the context that decodes read: compute, memory, communication, host; and its slopes."""
-        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
-        if shape.width == 1:
-            slopes = self._mixed_slopes if shape.chunks else self._decode_slopes
-        else:
-            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
-        return compute + head_compute, memory + head_memory + sampling, communication, host, slopes
 
     def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int]:
         """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,

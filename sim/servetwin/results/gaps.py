@@ -7,6 +7,7 @@ order statistic follow from the segments without writing down the steps, which m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import floor
 from typing import NamedTuple
 
@@ -46,6 +47,15 @@ class Block(NamedTuple):
     def select(self, chosen: Bools) -> Block:
         """The series where the mask is true."""
         return Block(*(part[chosen] for part in self))
+
+
+@dataclass(slots=True)
+class _Inside:
+    """What lies in a bracket: how many different values at most, how many gaps below, the series that reach into it."""
+
+    gaps: int = 0
+    below: int = 0
+    blocks: list[Block] = field(default_factory=list)
 
 
 class GapSet:
@@ -96,24 +106,40 @@ class GapSet:
 
     def percentiles_ms(self, percents: Sequence[float]) -> list[float | None]:
         """Percentiles [ms], to the last bit those that numpy (linear) gives for the gaps one by one."""
-        return [self._percentile(percent) if self.count else None for percent in percents]
+        if not self.count:
+            return [None for _ in percents]
+        # As numpy: rank (n - 1) q; between neighbours from the nearer side.
+        places = [(self.count - 1) * (percent / 100) for percent in percents]
+        # All brackets in one pass over the segments.
+        brackets = [self._bracket(floor(place)) for place in places]
+        found = self._inside(brackets)
+        return [
+            self._at(place, bracket, inside) for place, bracket, inside in zip(places, brackets, found, strict=True)
+        ]
 
     def order_statistic(self, rank: int) -> int:
         """The gap [ps] that has exactly ``rank`` gaps before it in ascending order."""
-        return self._neighbours(rank)[0]
+        bracket = self._bracket(rank)
+        return self._neighbours(rank, bracket, self._inside([bracket])[0])[0]
 
-    def _neighbours(self, rank: int) -> tuple[int, int | None]:
-        """The gaps [ps] with ``rank`` and ``rank + 1`` gaps before them; None where the second lies elsewhere."""
-        low, high = self._bracket(rank)
+    def _neighbours(self, rank: int, bracket: tuple[int, int], found: _Inside) -> tuple[int, int | None]:
+        """The gaps [ps] with ``rank`` and ``rank + 1`` gaps before them; None where the second lies elsewhere.
+
+        Args:
+            rank: how many gaps lie before the first of them.
+            bracket: two gaps [ps] between which it lies.
+            found: what lies there.
+        """
+        low, high = bracket
         while low < high:
-            inside, below, blocks = self._inside(low, high)
-            if inside <= self._most_expanded:
-                return _pick(blocks, low, high, rank - below)
+            if found.gaps <= self._most_expanded:
+                return _pick(found.blocks, low, high, rank - found.below)
             middle = (low + high) // 2
             if self._mass_below(middle + 1) > rank:
                 high = middle
             else:
                 low = middle + 1
+            found = self._inside([(low, high)])[0]
         return low, None
 
     def distribution(self) -> tuple[Floats, Floats]:
@@ -131,12 +157,11 @@ class GapSet:
         edges = np.array([_edge(place + 1) for place in used.tolist()]) / PS_PER_MS
         return edges, np.cumsum(mass[used]) / max(self.count, 1)
 
-    def _percentile(self, percent: float) -> float:
-        # As numpy: rank (n - 1) q; between neighbours from the nearer side.
-        place = (self.count - 1) * (percent / 100)
+    def _at(self, place: float, bracket: tuple[int, int], found: _Inside) -> float:
+        """The value [ms] at a place between two ranks."""
         rank = floor(place)
         share = place - rank
-        this, following = self._neighbours(rank)
+        this, following = self._neighbours(rank, bracket, found)
         lower = this / PS_PER_MS
         if rank + 1 >= self.count or share == 0:
             return lower
@@ -174,22 +199,22 @@ class GapSet:
         high = _edge(int(np.searchsorted(self._highs, rank, side="right")) + 1) + slack
         return max(low, 0), min(high, self.maximum_ps)
 
-    def _inside(self, low: int, high: int) -> tuple[int, int, list[Block]]:
-        """How many values lie in [low, high], how many gaps below, and the series that reach into it."""
-        inside = below = 0
-        blocks = []
+    def _inside(self, brackets: Sequence[tuple[int, int]]) -> list[_Inside]:
+        """What lies in each bracket [low, high], both included."""
+        found = [_Inside() for _ in brackets]
         for block in self._blocks():
-            top = block.high
-            under = top < low
-            below += exact_sum((block.number * block.weight)[under])
-            reach = ~under & (block.low <= high)
-            if reach.any():
-                part = block.select(reach)
-                before = part.below(low)
-                below += exact_sum(before * part.weight)
-                inside += int((part.below(high + 1) - before).sum())
-                blocks.append(part)
-        return inside, below, blocks
+            top, mass = block.high, block.number * block.weight
+            for (low, high), inside in zip(brackets, found, strict=True):
+                under = top < low
+                inside.below += exact_sum(mass[under])
+                reach = ~under & (block.low <= high)
+                if reach.any():
+                    part = block.select(reach)
+                    before = part.below(low)
+                    inside.below += exact_sum(before * part.weight)
+                    inside.gaps += int((part.below(high + 1) - before).sum())
+                    inside.blocks.append(part)
+        return found
 
     def _mass_below(self, value: int) -> int:
         return sum(exact_sum(block.below(value) * block.weight) for block in self._blocks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import pack_into
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from servetwin.results.meta import RunMeta
 from servetwin.results.requests import REQUEST_FIELDS, STAMPS, Label, RequestTable
 from servetwin.results.result import Result
 from servetwin.results.segments import RunSegments
+from servetwin.results.spent import spent
 
 #: Rows kept as Python integers before they become an array. Few, so that these integers stay in the processor's
 #: cache: with 4,096 rows every access of the whole simulation is slower.
@@ -62,6 +64,15 @@ class Recorder:
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
         """The phases of the first step of the segment that starts at ``start_ps`` [ps] on ``replica``."""
         self._phases.append((replica, start_ps, phases))
+
+    def spent(self, replicas: int) -> list[dict[str, int]]:
+        """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
+
+        Args:
+            replicas: how many replicas there are.
+        """
+        self.flush_segments()
+        return spent(self._segment_store, replicas)
 
     def finished(self, request: Request) -> None:
         """A request has met its end; its stamps are final."""
@@ -153,4 +164,7 @@ class Recorder:
 
 def _matrix(flat: list[int], columns: int) -> Ints:
     """A flat list of rows as a matrix."""
-    return np.array(flat, np.int64).reshape(-1, columns)
+    # A third faster than numpy's own conversion, which looks at every number twice.
+    packed = bytearray(8 * len(flat))
+    pack_into(f"{len(flat)}q", packed, 0, *flat)
+    return np.frombuffer(packed, np.int64).reshape(-1, columns)

@@ -15,6 +15,7 @@ from servetwin.cluster.pool import Pool as ClusterPool
 from servetwin.cluster.replica import Replica
 from servetwin.engine.executor import Executor
 from servetwin.engine.protocols import EngineSettings
+from servetwin.engine.steps import StepMaker
 from servetwin.kernel import new_environment
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
@@ -140,6 +141,7 @@ class _PoolBuilder:
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
+        self._steps = StepMaker(self._settings, self._step_time)
 
     def pool(
         self, env: Environment, gateway: Gateway, log: Recorder, context: PolicyContext, strict: bool
@@ -158,6 +160,7 @@ class _PoolBuilder:
                 stepping=self._stepping,
                 gpus=self.parts.tensor,
                 strict=strict,
+                steps=self._steps,
             )
             return Replica(index, self._index, executor)
 

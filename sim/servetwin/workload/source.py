@@ -1,10 +1,11 @@
-"""The process that lets requests arrive."""
+"""Lets requests arrive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+
+from simpy.events import Event
 
 from servetwin.kernel import ARRIVAL, Environment, Nap, priority
 from servetwin.request import Request
@@ -31,7 +32,7 @@ class Source:
         self._followups: list[tuple[int, int, Request]] = []
         self._open = iter(stream)
         self._upcoming = next(self._open, None)
-        env.process(self._run())
+        self._sleep()
 
     @property
     def exhausted(self) -> bool:
@@ -58,16 +59,20 @@ class Source:
         heappush(self._followups, (followup.arrival_ps, followup.id, followup))
         self._nap.shorten(followup.arrival_ps)
 
-    def _run(self) -> Generator[Any, Any, None]:
-        nap, followups = self._nap, self._followups
-        while True:
-            upcoming = self._upcoming
-            due = Nap.FOREVER if upcoming is None else upcoming.arrival_ps
-            if followups and followups[0][0] < due:
-                due = followups[0][0]
-            yield nap.until(due) if due < Nap.FOREVER else nap.forever()
-            # The nap may have been shortened while it lasted; its own record says until when.
-            self._submit_due(nap.until_ps)
+    def _sleep(self) -> None:
+        """Sleep until the next arrival."""
+        nap, upcoming, followups = self._nap, self._upcoming, self._followups
+        due = Nap.FOREVER if upcoming is None else upcoming.arrival_ps
+        if followups and followups[0][0] < due:
+            due = followups[0][0]
+        alarm = nap.until(due) if due < Nap.FOREVER else nap.forever()
+        # A process of its own would do nothing but wait here, and costs as much again as the event.
+        alarm.callbacks.append(self._arrive)
+
+    def _arrive(self, _alarm: Event) -> None:
+        # The nap may have been shortened while it lasted; its own record says until when.
+        self._submit_due(self._nap.until_ps)
+        self._sleep()
 
     def _submit_due(self, now: int) -> None:
         """Submit everybody who arrives now, merging both queues by id."""

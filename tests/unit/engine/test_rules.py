@@ -81,7 +81,7 @@ def test_the_last_admitted_is_preempted_and_computes_again(engine: Any) -> None:
     # One gap spans request 0's whole life; the others are single steps.
     assert ran.gaps == [1_000] * 17 + [10_000]
     # Eight of the nine tokens of one step were work that had been done before.
-    assert ran.executor.accounts.recompute_ps == 1_000 * 8 // 9
+    assert ran.log.spent(1)[0]["recompute"] == 1_000 * 8 // 9
 
 
 def test_whoever_stands_behind_a_victim_sits_out_a_step(engine: Any) -> None:

@@ -63,6 +63,8 @@ class Step:
     held: int = 100
     compute: int = 0
     memory: int = 0
+    communication: int = 0
+    recomputed: int = 0
 
 
 @dataclass
@@ -108,7 +110,7 @@ def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> Non
         recorder.segments += (
             step.replica, step.start, run.count, step.duration, run.growth, step.gap, step.weight, step.tokens,
             step.prefill, step.emitted, step.decodes, step.context, step.attended, step.held, step.compute,
-            step.memory, run.compute_growth,
+            step.memory, step.communication, step.recomputed, run.compute_growth,
         )  # fmt: skip
         if len(recorder.segments) > recorder.segment_limit or (flush_every and number % flush_every == 0):
             recorder.flush_segments()
