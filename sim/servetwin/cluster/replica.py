@@ -16,19 +16,17 @@ class Replica:
         pool: index of its pool.
         executor: the process that runs its steps.
         routable: whether new requests may be sent here.
+        submit: takes a request over, now.
     """
 
-    __slots__ = ("executor", "index", "pool", "routable")
+    __slots__ = ("executor", "index", "pool", "routable", "submit")
 
     def __init__(self, index: int, pool: int, executor: Executor) -> None:
         self.index = index
         self.pool = pool
         self.executor = executor
         self.routable = True
-
-    def submit(self, request: Request) -> None:
-        """Hand over a request, now."""
-        self.executor.submit(request)
+        self.submit: Callable[[Request], None] = executor.submit
 
 
 ReplicaFactory = Callable[[int], Replica]

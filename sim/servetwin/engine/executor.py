@@ -221,7 +221,7 @@ class Executor:
         pipeline = rank.pipeline
         planned = len(pipeline)
         head = None
-        count = rank.further_steps()
+        count = rank.batch.steps_ahead(rank.pool.free)
         if planned and (step := pipeline[0]).steady and step.version == rank.batch.version:
             # Nobody has joined or left since it was planned, so the planned steps behind it are its successors.
             count += planned
@@ -231,7 +231,7 @@ class Executor:
             if planned:
                 head = pipeline[0]
                 planned = 0
-            step = rank.decodes()
+            step = rank.steps.decodes(rank)
         else:
             return False
         series = self._series

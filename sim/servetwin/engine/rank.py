@@ -42,7 +42,6 @@ class Rank:
 
     __slots__ = (
         "_preempted",
-        "_steps",
         "admitted",
         "aside",
         "batch",
@@ -69,6 +68,7 @@ class Rank:
         "running",
         "scheduler",
         "settings",
+        "steps",
         "tokens_held",
         "visible_ps",
         "waiting",
@@ -92,7 +92,7 @@ class Rank:
         self.scheduler = scheduler
         self.on_gap = on_gap
         self.on_finished = on_finished
-        self._steps = steps
+        self.steps = steps
         self.pool = BlockPool(settings.num_blocks)
         self.cache = PrefixCache(self.pool, settings.block_size, settings.prefix_caching)
         self.batch = DecodeBatch(settings.block_size, steps.windows)
@@ -172,7 +172,7 @@ class Rank:
         """Plan a step of today's decodes, which is all that the plan of an earlier instant would have found."""
         if self.batch.size:
             self.pool.take(self.batch.new_blocks(1))
-            self.pipeline.append(self.decodes())
+            self.pipeline.append(self.steps.decodes(self))
             self._advance(self.batch.size)
 
     def _plan(self, now: int) -> bool:
@@ -205,7 +205,7 @@ class Rank:
         if chunks:
             self._commit_mixed(chunks)
         elif batch.size:
-            self.pipeline.append(self.decodes())
+            self.pipeline.append(self.steps.decodes(self))
             self._advance(batch.size)
         else:
             self.rejoined = None
@@ -241,13 +241,9 @@ class Rank:
         chunks.extend(wants)
         return True
 
-    def decodes(self) -> PlannedStep:
-        """The next step to be planned, if it consists of today's decodes."""
-        return self._steps.decodes(self)
-
     def _commit_mixed(self, chunks: list[tuple[Request, int]]) -> None:
         """Plan a step with prefill chunks, and move the state on to the one after it."""
-        step = self._steps.mixed(self, chunks)
+        step = self.steps.mixed(self, chunks)
         self.pipeline.append(step)
         self._advance(step.shape.tokens)
         self.batch.version += 1
@@ -308,12 +304,8 @@ class Rank:
 
     # -- series --------------------------------------------------------------------------------------------------
 
-    def further_steps(self) -> int:
-        """How many steps of today's decodes can be planned before a request ends or blocks run out."""
-        return self.batch.steps_ahead(self.pool.free)
-
     def plan_series(self, count: int) -> None:
-        """Plan ``count`` steps of today's decodes at once (at most ``further_steps``)."""
+        """Plan ``count`` steps of today's decodes at once (at most ``DecodeBatch.steps_ahead``)."""
         if count:
             batch = self.batch
             need = batch.new_blocks(count)

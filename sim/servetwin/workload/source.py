@@ -70,12 +70,9 @@ class Source:
         alarm.callbacks.append(self._arrive)
 
     def _arrive(self, _alarm: Event) -> None:
-        # The nap may have been shortened while it lasted; its own record says until when.
-        self._submit_due(self._nap.until_ps)
-        self._sleep()
-
-    def _submit_due(self, now: int) -> None:
         """Submit everybody who arrives now, merging both queues by id."""
+        # The nap may have been shortened while it lasted; its own record says until when.
+        now = self._nap.until_ps
         followups, submit = self._followups, self._submit
         upcoming = self._upcoming
         while True:
@@ -88,5 +85,6 @@ class Source:
                     upcoming = self._upcoming
                     continue
             elif not follows:
-                return
+                break
             submit(heappop(followups)[2])
+        self._sleep()
