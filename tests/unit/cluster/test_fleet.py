@@ -26,6 +26,9 @@ class _Engine:
     def generated(self, now: int) -> int:
         return self.base + now // self.pace
 
+    def submit(self, request: Request) -> None:
+        raise AssertionError("the fleet only looks")
+
 
 @pytest.mark.parametrize("metric", [REQUESTS, TOKENS])
 def test_least_is_the_true_minimum_with_ties_by_index(metric: str) -> None:
