@@ -85,6 +85,7 @@ class StepMaker:
     def mixed(self, rank: Rank, chunks: list[tuple[Request, int]]) -> PlannedStep:
         """A step of the decode batch and of prefill chunks, whose tokens count as computed from here on."""
         batch = rank.batch
+        size = batch.size
         completing: list[Request] = []
         sizes = []
         prefill = recomputed = 0
@@ -102,12 +103,12 @@ class StepMaker:
                 recomputed += again
             if after == request.target:
                 completing.append(request)
-        tokens = batch.size + prefill
+        tokens = size + prefill
         padded = self._padded
         graph = tokens < len(padded)
-        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (batch.size,))
+        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (size,))
         shape = StepShape(
-            tokens, padded[tokens] if graph else tokens, graph, batch.size + len(chunks), batch.size, contexts, growing,
+            tokens, padded[tokens] if graph else tokens, graph, size + len(chunks), size, contexts, growing,
             tuple(sizes),
         )  # fmt: skip
         late = rank.rejoined or None
@@ -116,7 +117,7 @@ class StepMaker:
         price = self._price(shape)
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-            price.compute_growth_ps, batch.version, held, rank.released, late, batch.size + len(completing), context,
+            price.compute_growth_ps, batch.version, held, rank.released, late, size + len(completing), context,
             attended, prefill, completing, recomputed,
         )  # fmt: skip
 

@@ -30,6 +30,8 @@ class Series:
         if span <= 0:
             return 0
         first, growth = self.first_ps, self.growth_ps
+        if span <= first:
+            return 1
         if not growth:
             return -(-span // first)
         # k·first + growth·k(k−1)/2 = span, in the form that does not cancel for small growth.
