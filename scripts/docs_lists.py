@@ -16,6 +16,7 @@ from servetwin.cli.main import app
 from servetwin.policies import KINDS, Policy, union
 
 _CATALOG = Catalog()
+_CALIBRATION = _CATALOG.calibration("default")
 _WHERE = {"scheduling": "cluster.engine.scheduling", "routing": "router", "admission": "admission"}
 
 
@@ -67,8 +68,8 @@ def commands() -> str:
 def hardware() -> str:
     """The GPUs with the figures that matter most."""
     lines = [
-        "| name | memory | HBM | bf16 | fp8 | fp4 | link, one direction | USD/h | TDP |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| name | memory | HBM | bf16 | fp8 | fp4 | link, one direction | USD/h | TDP | kernels of |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for name in _CATALOG.names("hardware"):
         gpu = _CATALOG.gpu(name)
@@ -76,7 +77,10 @@ def hardware() -> str:
         shown = [f"{peaks[dtype] / 1e12:,.0f}" if dtype in peaks else "–" for dtype in ("bf16", "fp8", "fp4")]
         cells = [
             f"`{name}`", f"{gpu.memory_bytes / 2**20:,.0f} MiB", f"{gpu.hbm_bytes_per_s / 1e12:.3g} TB/s", *shown,
-            f"{gpu.nvlink_bytes_per_s / 1e9:,.0f} GB/s", f"{gpu.price_per_hour_usd:.2f}", f"{gpu.tdp_watts:.0f} W",
+            f"{gpu.nvlink_bytes_per_s / 1e9:,.0f} GB/s",
+            "–" if gpu.price_per_hour_usd is None else f"{gpu.price_per_hour_usd:.2f}",
+            "–" if gpu.tdp_watts is None else f"{gpu.tdp_watts:.0f} W",
+            f"`{_CALIBRATION.kernels_of(gpu.name, gpu.architecture)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", "Peaks are dense, in TFLOP/s."])

@@ -38,10 +38,13 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("WorkloadSpec", "`workload`"),
             ("Prefixes", "`workload.prefixes`"),
+            ("Documents", "`workload.documents`"),
             ("Sessions", "`workload.sessions`"),
+            ("Forks", "`workload.sessions.forks`"),
             ("RequestClass", "`workload.classes[]`"),
             ("ClassSlo", "`workload.classes[].slo`"),
             ("TraceSpec", "`workload.trace`"),
+            ("ColumnMap", "`workload.trace.columns`"),
         ),
     ),
     (
@@ -49,11 +52,14 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("Poisson", "`process: poisson`"),
             ("Gamma", "`process: gamma`"),
+            ("UniformGaps", "`process: uniform`"),
             ("ConstantRate", "`process: constant`"),
+            ("AllAtOnce", "`process: all-at-once`"),
             ("Bursts", "`process: bursts`"),
             ("OnOff", "`process: on-off`"),
             ("Staged", "`process: staged`"),
             ("Stage", "A stage of `staged`"),
+            ("Diurnal", "`process: diurnal`"),
             ("ClosedLoop", "`process: closed-loop`"),
         ),
     ),
@@ -66,6 +72,7 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("UniformLength", "`distribution: uniform`"),
             ("ExponentialLength", "`distribution: exponential`"),
             ("EmpiricalLength", "`distribution: empirical`"),
+            ("PercentileLength", "`distribution: percentiles`"),
         ),
     ),
     (

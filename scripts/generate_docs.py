@@ -23,7 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import capacity_100b
 import docs_lists
+import docs_profiles
 import docs_schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,18 +39,25 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": partial(docs_lists.catalogued, "models"),
     "scenarios": partial(docs_lists.catalogued, "scenarios"),
     "workloads": partial(docs_lists.catalogued, "workloads"),
+    **{f"fields of {kind}": partial(docs_profiles.profile_reference, kind) for kind in docs_profiles.SCHEMAS},
+    "simulated capacity-100b by degree": capacity_100b.degrees_table,
+    "simulated capacity-100b by precision": capacity_100b.precisions_table,
 }
 
 IMAGES = {
     "quickstart-latency.png": ("run quickstart", "latency.png"),
     "quickstart-timeline.png": ("run quickstart", "timeline.png"),
     "quickstart-roofline.png": ("run quickstart", "roofline.png"),
+    "capacity-100b.png": ("capacity_100b.py", capacity_100b.PICTURE),
 }
-"""Picture in ``docs/images`` → the arguments of servetwin that draw it, and the file that they write."""
+"""Picture in ``docs/images`` → the arguments of servetwin, or the script beside this one, that draw it, and the file
+that they write."""
 
 _PART = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- end of generated part -->)", re.DOTALL)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _OUTPUT = "output of "
+_SIMULATED = (_OUTPUT, "simulated ")
+"""How the names of parts begin that quote results."""
 
 
 def pages() -> list[Path]:
@@ -88,7 +97,7 @@ def stale(page: Path) -> Iterator[str]:
     """The generated parts of a page that are not current."""
     for found in _PART.finditer(page.read_text(encoding="utf-8")):
         name, written, wanted = found.group(2), found.group(3), part(found.group(2))
-        same = _alike(written, wanted) if name.startswith(_OUTPUT) else written == wanted
+        same = _alike(written, wanted) if name.startswith(_SIMULATED) else written == wanted
         if not same:
             yield name
 
@@ -110,9 +119,17 @@ def draw_images() -> None:
         for name, (command, file) in IMAGES.items():
             if command not in drawn:
                 drawn[command] = Path(folder) / str(len(drawn))
-                _servetwin([*shlex.split(command), "--out", str(drawn[command])], Path(folder))
+                _draw(command, drawn[command], Path(folder))
             shutil.copyfile(drawn[command] / file, target / name)
             print(f"drawn: docs/images/{name}")
+
+
+def _draw(command: str, out: Path, folder: Path) -> None:
+    if command.endswith(".py"):
+        script = Path(__file__).resolve().parent / command
+        subprocess.run([sys.executable, str(script), "--out", str(out)], cwd=folder, check=True, capture_output=True)
+    else:
+        _servetwin([*shlex.split(command), "--out", str(out)], folder)
 
 
 def _servetwin(arguments: list[str], folder: Path) -> str:

@@ -50,6 +50,11 @@ def ms_to_ps(milliseconds: float) -> int:
     return round(milliseconds * PS_PER_MS)
 
 
+def units_of(dimension: str) -> tuple[str, ...]:
+    """The units that a figure of ``dimension`` may have; see ``parse_quantity``."""
+    return tuple(_SCALES[dimension])
+
+
 def parse_quantity(text: object, dimension: str) -> float:
     """Read a figure with its unit, such as ``"3.35 TB/s"``, into the base unit of ``dimension``.
 

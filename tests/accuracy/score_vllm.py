@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--part", type=float, default=1.0, help="share of each stage's length (default: 1)")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each case, whose mean is scored (default: 1)")
     arguments = parser.parse_args()
-    cases = [case for case in read_cases(arguments.cases) if arguments.only in case["id"]]
+    cases = [case for case in read_cases(arguments.cases) if arguments.only in case.id]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         by_seed = [
             list(pool.map(partial(score, part=arguments.part, seed=seed), cases)) for seed in range(arguments.seeds)

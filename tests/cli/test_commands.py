@@ -32,7 +32,7 @@ def test_alone_it_prints_a_short_help_with_three_examples(cli: Cli) -> None:
 def test_help_names_every_command(cli: Cli) -> None:
     outcome = cli("--help")
     assert outcome.code == 0
-    for command in ("run", "replay", "list", "show"):
+    for command in ("run", "replay", "explain", "list", "show", "new", "schema"):
         assert f" {command} " in outcome.out
         assert cli(command, "--help").code == 0
 
@@ -189,7 +189,7 @@ def test_list(kind: str, word: str, cli: Cli) -> None:
         ("scenario", "quickstart", ("# Do four H100s", "workload:")),
         ("workload", "chat-poisson", ("arrivals",)),
         ("policy", "power-of-two", ("Mitzenmacher", "metric: ", "routing policy")),
-        ("calibration", "default", ("step_s",)),
+        ("calibration", "default", ("host: 560 us", "# How near")),
     ],
 )
 def test_show(kind: str, name: str, words: tuple[str, ...], cli: Cli) -> None:

@@ -100,7 +100,7 @@ def test_an_empty_folder_name(cli: Cli) -> None:
 
 def test_a_catalog_with_nothing_in_it(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    cli("run", "--catalog", "empty").refused("empty", "gpus, models, scenarios")
+    cli("run", "--catalog", "empty").refused("empty", "gpus, links, models, nodes, scenarios")
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,13 @@ def _with_blocks() -> list[Path]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder with the traces that readers have fetched; the working directory meanwhile."""
+    """A folder with the traces that readers have, and nothing else; the working directory meanwhile."""
     work = tmp_path / "work"
     work.mkdir()
     for name, source in TRACES.items():
         shutil.copyfile(ROOT / "workloads" / "traces" / source, work / name)
+    # Readers sit in the checkout, where the small traces lie too.
+    shutil.copytree(ROOT / "workloads" / "traces", work / "workloads" / "traces")
     before = Path.cwd()
     os.chdir(work)
     yield work
@@ -105,4 +107,5 @@ def _validate_yaml(block: Block, folder: Path) -> None:
     if "workload" in content:
         load_scenario(str(folder / block.file))
     else:
-        Catalog([folder / Path(block.file).parts[0]]).gpu(content["name"])
+        mine = Catalog([folder / Path(block.file).parts[0]])
+        (mine.model if "layers" in content else mine.gpu)(content["name"])

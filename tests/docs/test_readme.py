@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import ROOT, pages, read_blocks
 
+from servetwin.catalog.find import Catalog
+
 RUN = "python3 -m venv .venv && . .venv/bin/activate && pip install . && servetwin run"
 TEST = 'python3 -m venv .venv && . .venv/bin/activate && pip install -e ".[test]" && pytest'
 
@@ -69,3 +71,10 @@ def test_licence_is_complete() -> None:
     text = _read("LICENSE")
     assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
     assert Path(ROOT / "LICENSE").stat().st_size > 11_000
+
+
+def test_the_readme_counts_what_is_bundled() -> None:
+    """Models and GPUs."""
+    catalog = Catalog()
+    assert "more than fifty by name" in _read("README.md") and len(catalog.names("models")) > 50
+    assert "| twenty, from the A10" in _read("README.md") and len(catalog.names("hardware")) == 20

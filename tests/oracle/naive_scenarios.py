@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ def naive(scenario: Scenario) -> NaiveResult:
     fresh = fresh_stream(parts)
     requests = list(fresh)
 
-    def follow_up(request: Request, visible_ps: int) -> Request | None:
+    def follow_up(request: Request, visible_ps: int) -> Sequence[Request]:
         request.outcome = "completed"
-        return fresh.on_finished(request, visible_ps)
+        followers: Sequence[Request] = fresh.on_finished(request, visible_ps)
+        return followers
 
     return Cluster(engines, scenario.router.name(), follow_up).run(requests)
 

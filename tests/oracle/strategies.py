@@ -72,17 +72,17 @@ class Case:
     def parts(self) -> list[tuple[EngineSettings, AffinePrice, Any]]:
         return [(settings, price, SCHEDULERS[self.scheduler]()) for settings, price in self.replicas]
 
-    def follow_up(self) -> Callable[[Request, int], Request | None]:
+    def follow_up(self) -> Callable[[Request, int], list[Request]]:
         """The next turn of a session; its id says nothing about when the turn before it ended."""
 
-        def next_turn(request: Request, visible_ps: int) -> Request | None:
+        def next_turn(request: Request, visible_ps: int) -> list[Request]:
             spec = self.specs[request.session_id]
             if request.turn >= len(spec.turns):
-                return None
+                return []
             turn = spec.turns[request.turn]
             key, length = request.segments[-1]
             grown = length + request.output_tokens + turn.new
-            return Request(
+            following = Request(
                 id=request.id + len(self.specs),
                 arrival_ps=visible_ps + turn.think_ps,
                 prompt_tokens=request.prompt_tokens + request.output_tokens + turn.new,
@@ -94,6 +94,7 @@ class Case:
                 priority=spec.priority,
                 deadline_ps=spec.deadline_ps + visible_ps,
             )
+            return [following]
 
         return next_turn
 

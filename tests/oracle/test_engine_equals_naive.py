@@ -78,8 +78,7 @@ class Drive:
         self.present[request.replica] -= 1
         self.prompts[request.replica] -= request.prompt_tokens
         if request.outcome == COMPLETED:
-            follower = self.follow_up(request, visible_ps)
-            if follower is not None:
+            for follower in self.follow_up(request, visible_ps):
                 self.arrive(follower)
 
     def run(self) -> Drive:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2] / "hardware_profiles"
 MODELS = sorted(path.stem for path in (ROOT / "models").glob("*.yaml"))
 GPUS = sorted(path.stem for path in (ROOT / "gpus").glob("*.yaml"))
 SCALE = {"TFLOPS": 1e12, "TB/s": 1e12, "GB/s": 1e9}
-BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp4": 17 / 32}
+BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp4": 17 / 32, "nvfp4": 9 / 16, "int4": 9 / 16}
 CATALOG = Catalog()
 CALIBRATION = CATALOG.calibration("default")
 
@@ -51,7 +51,9 @@ class Floor:
         self.parts = published.get("quantised", []) if native else ["attention", "dense", "experts", "shared"]
         # Where anything is stored in 8 or 4 bits, all arithmetic is granted the fastest units of the chip.
         wide = self.dtype in ("bf16", "fp16") and kv_cache == "bf16"
-        self.peak = flops["bf16"] if wide else max(flops.values())
+        # Indexers score in 8 bits whatever the rest does.
+        sparse = any("top_k" in group["attention"] for group in self.model["layers"])
+        self.peak = flops["bf16"] if wide and not sparse else max(flops.values())
         self.hbm, self.wire = figure(profile["hbm"]["value"]), figure(profile["link"]["value"])
         self.kv_bytes = BYTES[kv_cache]
 
@@ -80,7 +82,8 @@ class Floor:
                 dense = (3 if mlp.get("gated", True) else 2) * hidden * mlp["intermediate"] / t
                 part += dense * self.size("dense")
                 per_token += dense
-            window = group["attention"].get("window") or 10**12
+            attention = group["attention"]
+            window = attention.get("window") or attention.get("top_k") or 10**12
             read = sum(min(c, window) for c in contexts)
             pairs = 0
             for new, before in chunks:
@@ -89,18 +92,37 @@ class Floor:
             decode_pairs = sum(min(c, window) for c in contexts)
             flops += group["count"] * (2.0 * tokens * per_token + decode_pairs * pair_decode + pairs * pair_prefill)
             moved += group["count"] * (part + read * kv_values * self.kv_bytes)
+            more_flops, more_moved = self.states_and_indexes(attention, contexts, chunks)
+            flops += group["count"] * more_flops
+            moved += group["count"] * more_moved
         # Each all-reduce: every rank sends its tensor once, even where the switch adds up.
         reduced = 2 * layers * tokens * hidden * 2.0 if t > 1 else 0.0
         return flops / self.peak, moved / self.hbm, reduced / self.wire
+
+    def states_and_indexes(
+        self, a: dict[str, Any], contexts: list[int], chunks: list[tuple[int, int]]
+    ) -> tuple[float, float]:
+        """Arithmetic and traffic of what is no attention: states once per step, indexes for the whole context."""
+        if a["kind"] == "state":
+            held = a["state"] * a["value_bytes"] / self.tensor
+            return 0.0, held * (2 * len(contexts) + len(chunks))
+        if "index_heads" not in a:
+            return 0.0, 0.0
+        pairs = sum(contexts) + sum(new * before + new * (new + 1) // 2 for new, before in chunks)
+        read = sum(contexts) + sum(new + before for new, before in chunks)
+        return 2.0 * a["index_heads"] * a["index_dim"] * pairs, float(a["index_dim"]) * read
 
     def attention(self, a: dict[str, Any], hidden: int) -> tuple[float, float, float, float, float]:
         """Weights, multiplied weights per token, cached values per token, FLOP per decode and per prefill pair."""
         t, heads = self.tensor, a["heads"] / self.tensor
         if a["kind"] == "grouped":
             kv = max(1, ceil(a["kv_heads"] / t))
-            weights = hidden * a["head_dim"] * (2 * heads + 2 * kv)
+            weights = hidden * a["head_dim"] * ((3 if a.get("gated") else 2) * heads + 2 * kv)
             pair = 4 * heads * a["head_dim"]
             return weights, weights, 2 * kv * a["head_dim"], pair, pair
+        if a["kind"] == "state":
+            weights = hidden * (a["inputs"] + a["inner"]) / t
+            return weights, weights, 0.0, 0.0, 0.0
         nope, rope, v, rank = a["nope_dim"], a["rope_dim"], a["v_dim"], a["kv_rank"]
         query = heads * (nope + rope)
         query = hidden * a["q_rank"] + a["q_rank"] * query if "q_rank" in a else hidden * query
@@ -203,6 +225,6 @@ def test_price_is_affine_and_its_parts_add_up(
 def test_measured_all_reduces_respect_the_wire(gpu: str) -> None:
     profile = load("gpus", gpu)
     wire = figure(profile["link"]["value"])
-    for latencies in profile["all_reduce"]["latency_us"].values():
+    for latencies in profile.get("all_reduce", {"latency_us": {}})["latency_us"].values():
         for size, latency in zip(profile["all_reduce"]["bytes"], latencies, strict=True):
             assert latency * 1e-6 >= size / wire

@@ -12,9 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from servetwin.errors import TraceError
-from servetwin.workload.stream import block_segments
+from servetwin.workload.traces.format import Row
+from servetwin.workload.traces.reading import read_trace
+from servetwin.workload.traces.registry import formats
+from servetwin.workload.traces.replay import block_segments
 from servetwin.workload.traces.spec import TraceSpec
-from servetwin.workload.traces.trace import Trace, infinite_hit_rate, read_trace
+from servetwin.workload.traces.trace import Trace, infinite_hit_rate
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 
@@ -36,8 +39,8 @@ def check(content: bytes, **options: Any) -> Trace | None:
         return None
     counts = trace.counts
     assert len(trace.times_ps) == len(trace.prompts) == len(trace.outputs) == counts.requests > 0
-    assert counts.read == counts.requests + counts.skipped + counts.outside
-    assert trace.times_ps == sorted(trace.times_ps)
+    assert counts.read == counts.requests + counts.skipped + counts.failed + counts.outside
+    assert trace.times_ps.tolist() == sorted(trace.times_ps)
     assert trace.times_ps[0] >= 0
     assert min(trace.prompts) >= 1
     assert min(trace.outputs) >= 1
@@ -49,7 +52,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "limit": st.integers(1, 5),
         "window_s": st.sampled_from(["0:10", "5:", ":1"]),
-        "format": st.sampled_from(["auto", "azure", "mooncake"]),
+        "format": st.sampled_from(["auto", *(known.name for known in formats())]),
         "rate_scale": st.sampled_from([0.1, 3.0]),
     },
 )
@@ -118,8 +121,9 @@ def test_good_rows_survive_among_bad_ones(rows: list[dict[str, Any]], data: st.D
     assert trace is not None
     assert trace.counts.skipped == len(bad)
     expected = sorted(rows, key=lambda row: row["timestamp"])
-    assert trace.blocks == [tuple(row["hash_ids"]) for row in expected]
-    for ids, tokens in zip(trace.blocks, trace.prompts, strict=True):
+    blocks = [trace.blocks(index) for index in range(len(trace))]
+    assert blocks == [tuple(row["hash_ids"]) for row in expected]
+    for ids, tokens in zip(blocks, trace.prompts, strict=True):
         segments = block_segments(ids, tokens, 512)
         assert sum(part for _, part in segments) == tokens
         assert all(0 < part <= 512 for _, part in segments)
@@ -128,10 +132,13 @@ def test_good_rows_survive_among_bad_ones(rows: list[dict[str, Any]], data: st.D
 @given(good_rows())
 @settings(deadline=None)
 def test_the_endless_cache_is_a_set_of_prefixes(rows: list[dict[str, Any]]) -> None:
-    trace = Trace(512, blocks=[tuple(row["hash_ids"]) for row in rows])
+    trace = Trace(512)
+    for row in rows:
+        trace.add(Row(0, row["input_length"], 1, tuple(row["hash_ids"])))
     seen: set[tuple[int, ...]] = set()
     found = total = 0
-    for ids in trace.blocks:
+    for index in range(len(trace)):
+        ids = trace.blocks(index)
         prefixes = [ids[: end + 1] for end in range(len(ids))]
         found += sum(prefix in seen for prefix in prefixes)
         total += len(ids)

@@ -502,14 +502,14 @@ class Cluster:
         replicas: settings, step time and scheduler of each replica.
         router: one of ``ROUTERS``.
         follow_up: called at the end of each completed request with the visible time of its last token [ps]; the
-            request that this end causes, or None. It must arrive at least 1 ps after the end of the step.
+            requests that this end causes. They must arrive at least 1 ps after the end of the step.
     """
 
     def __init__(
         self,
         replicas: Sequence[tuple[EngineSettings, Any, Any]],
         router: str = ROUND_ROBIN,
-        follow_up: Callable[[Request, int], Request | None] = lambda request, visible_ps: None,
+        follow_up: Callable[[Request, int], Sequence[Request]] = lambda request, visible_ps: (),
     ) -> None:
         self.replicas = [Replica(i, *parts, self) for i, parts in enumerate(replicas)]
         self.router = router
@@ -542,8 +542,7 @@ class Cluster:
 
     def finished(self, replica: Replica, job: Job, now: int, visible: int) -> None:
         del replica.present[job.id]
-        follower = self.follow_up(job.request, visible)
-        if follower is not None:
+        for follower in self.follow_up(job.request, visible):
             assert follower.arrival_ps > now
             self.arrive(follower)
 

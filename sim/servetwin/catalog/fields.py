@@ -42,6 +42,10 @@ class Fields:
         """The names of all fields, as text."""
         return [str(name) for name in self._data]
 
+    def raw(self) -> Mapping[str, Any]:
+        """All fields as they were written; looking at them takes none."""
+        return self._data
+
     def take(self, name: str, default: Any = _MISSING) -> Any:
         """The raw value of a field."""
         self._taken.append(name)

@@ -6,7 +6,6 @@ come first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +13,17 @@ from typing import Any
 
 from servetwin.catalog.hardware import read_calibration, read_gpu
 from servetwin.catalog.model import model_from_mapping, read_model, read_model_mapping
+from servetwin.catalog.names import fold, is_two_names, nearest, with_precision
+from servetwin.catalog.servers import read_link, read_node, read_storage
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, nearest_name
-from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs import Calibration, Gpu, Link, ModelSpec, Node, StorageTier
 
 _FOLDERS = {
     "hardware": "hardware_profiles/gpus",
+    "links": "hardware_profiles/links",
+    "nodes": "hardware_profiles/nodes",
+    "storage": "hardware_profiles/storage",
     "models": "hardware_profiles/models",
     "calibrations": "hardware_profiles/calibrations",
     "scenarios": "scenarios",
@@ -27,22 +31,7 @@ _FOLDERS = {
 }
 KINDS = tuple(_FOLDERS)
 
-#: What may be missing from a name without changing what it means: publishers' endings and dates of a release.
-_ENDINGS = re.compile(r"-(instruct|chat|hf|base|it|v0[.-]?\d+|\d{4}|\d{2}-\d{4}|\d{6,8})(?=-|$)")
 _SUFFIXES = (".yaml", ".yml", ".json")
-
-
-def fold(name: str) -> str:
-    """A name without organisation, case, endings such as ``-Instruct``, dates and version suffixes.
-
-    >>> fold("mistralai/Mixtral-8x7B-Instruct-v0.1")
-    'mixtral-8x7b'
-    >>> fold("meta-llama/Meta-Llama-3.1-8B-Instruct")
-    'llama-3.1-8b'
-    """
-    folded = name.strip().rsplit("/", 1)[-1].lower().replace("_", "-").replace(" ", "-")
-    folded = folded.removeprefix("meta-").removeprefix("nvidia-")
-    return _ENDINGS.sub("", folded)
 
 
 def _bundled_root() -> Path:
@@ -83,6 +72,18 @@ class Catalog:
         names = [key for key, file in self._files("hardware").items() if file == path]
         return names[0] if names else str(path.absolute())
 
+    def link(self, name: str) -> Link:
+        """The link of that name or alias, or in the profile at that path."""
+        return read_link(self._locate("links", name))
+
+    def storage(self, name: str) -> StorageTier:
+        """The storage of that name or alias, or in the profile at that path."""
+        return read_storage(self._locate("storage", name))
+
+    def node(self, name: str) -> Node:
+        """The server of that name or alias, or in the profile at that path, with its links and its storage."""
+        return read_node(self._locate("nodes", name), self.gpu_reference, self.link, self.storage)
+
     def calibration(self, name: str) -> Calibration:
         """The calibration of that name, or in the file at that path."""
         return read_calibration(self._locate("calibrations", name))
@@ -118,7 +119,15 @@ class Catalog:
         if kind == "models":
             return _describe_model(read_model(path), path)
         if kind == "hardware":
-            return _describe_gpu(read_gpu(path), path)
+            gpu = read_gpu(path)
+            constants = self.calibration("default").kernels_of(gpu.name, gpu.architecture)
+            return {**_describe_gpu(gpu, path), "kernel_constants_of": constants}
+        if kind == "links":
+            return {**asdict(read_link(path)), "file": str(path)}
+        if kind == "storage":
+            return {**asdict(read_storage(path)), "file": str(path)}
+        if kind == "nodes":
+            return {**asdict(read_node(path, self.gpu_reference, self.link, self.storage)), "file": str(path)}
         if kind == "calibrations":
             return {**asdict(read_calibration(path)), "file": str(path)}
         return {"name": path.stem, "file": str(path), "content": read_mapping(path, _singular(kind))}
@@ -150,11 +159,16 @@ class Catalog:
             files = self._files(kind)
             for name, path in files.items():
                 index.setdefault(fold(name), path)
-            if kind in ("hardware", "models", "calibrations"):
-                for path in files.values():
-                    aliases = read_mapping(path, _singular(kind)).get("aliases") or []
+            if kind not in ("scenarios", "workloads"):
+                contents = {path: read_mapping(path, _singular(kind)) for path in files.values()}
+                for path, content in contents.items():
+                    aliases = content.get("aliases") or []
                     for alias in aliases if isinstance(aliases, list) else []:
                         index.setdefault(fold(str(alias)), path)
+                if kind == "models":
+                    for folded, path in list(index.items()):
+                        for name in with_precision(folded, _precision(contents[path])):
+                            index.setdefault(name, path)
             self._aliases[kind] = index
         return self._aliases[kind]
 
@@ -170,17 +184,25 @@ class Catalog:
         if name.endswith(_SUFFIXES) or name.startswith((".", "/", "~")):
             return Path(name).expanduser()
         index = self._alias_index(kind)
-        if fold(name) in index:
+        # Hardware has no organisations: what stands before a stroke is another thing.
+        one = "/" not in name or (kind == "models" and not is_two_names(name, index))
+        if one and fold(name) in index:
             return index[fold(name)]
         if "/" in name and Path(name).exists():
             return Path(name)
         known = sorted(files)
-        near = nearest_name(fold(name), index)
+        near = nearest(name, index)
         raise CatalogError(
             f"there is no {_singular(kind)} of that name", found=name, allowed=known,
             nearest=next((key for key, path in files.items() if near and path == index[near]), None),
             hint="a path to a file works too",
         )  # fmt: skip
+
+
+def _precision(content: Mapping[str, Any]) -> str:
+    """The precision of the weights that a model's profile states."""
+    weights = content.get("weights")
+    return str(weights.get("dtype", "bf16")) if isinstance(weights, Mapping) else "bf16"
 
 
 def _singular(kind: str) -> str:
@@ -199,8 +221,12 @@ def _describe_model(model: ModelSpec, path: Path) -> dict[str, Any]:
         "tied_embeddings": model.tied_embeddings,
         "native_weights": model.native_weights,
         "quantised_parts": list(model.quantised_parts),
+        "native_kv_cache": model.native_kv_cache,
+        "mtp_parameters": model.mtp_parameters,
+        "vision_parameters": model.vision_parameters,
         "weight_bytes": round(model.weight_bytes()),
         "kv_bytes_per_token_bf16": round(model.kv_bytes_per_token()),
+        "state_bytes_per_request": round(model.state_bytes()),
         "windows": list(model.windows),
         "layer_groups": [
             {
@@ -210,6 +236,7 @@ def _describe_model(model: ModelSpec, path: Path) -> dict[str, Any]:
             }
             for layer in model.layers
         ],
+        "notes": list(model.notes),
         "source": model.source,
         "file": str(path),
     }

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.fields import Fields
+from servetwin.catalog.figures import Figures
 from servetwin.catalog.yaml_file import read_mapping
-from servetwin.specs import Calibration, Gpu, KernelConstants, Source
+from servetwin.errors import nearest_name
+from servetwin.specs import Calibration, Gpu, KernelConstants
 from servetwin.specs.calibration import SAMPLING
 
 _MATH = ("bf16", "fp8", "fp4")
+
+PEAKS = ("bf16", "fp8", "int8", "fp4")
+"""Data types whose peak a profile may give: bf16 it must, and bf16 stands for those that it leaves out."""
 
 
 def read_gpu(path: Path) -> Gpu:
@@ -20,45 +25,40 @@ def read_gpu(path: Path) -> Gpu:
     Raises:
         CatalogError: where the profile is malformed.
     """
-    fields = Fields(read_mapping(path, "GPU"), str(path))
-    sources: list[Source] = []
-
-    def figure(parent: Fields, name: str, dimension: str | None) -> float:
-        inner = parent.inner(name)
-        value = inner.quantity("value", dimension) if dimension else inner.number("value")
-        if value <= 0:
-            raise inner.error("a figure above zero is expected", "value", found=inner.take("value"))
-        label = f"{parent.path}.{name}" if parent.path else name
-        shown = str(inner.take("value"))
-        sources.append(Source(label, shown, inner.text("source"), str(inner.take("date"))))
-        inner.done()
-        return value
-
+    fields, figures = Fields(read_mapping(path, "GPU"), str(path)), Figures()
     name, architecture = fields.text("name"), fields.text("architecture")
     fields.strings("aliases")
     flops = fields.inner("flops")
     gpu = Gpu(
         name=name,
         architecture=architecture,
-        memory_bytes=round(figure(fields, "memory", "bytes")),
-        hbm_bytes_per_s=figure(fields, "hbm", "bytes/s"),
-        flops=tuple((dtype, figure(flops, dtype, "flops")) for dtype in flops.names()),
-        nvlink_bytes_per_s=figure(fields, "link", "bytes/s"),
-        price_per_hour_usd=figure(fields, "price_per_hour_usd", None),
-        tdp_watts=figure(fields, "tdp", "watts"),
-        all_reduce=_all_reduce(fields, sources),
-        sources=tuple(sources),
+        memory_bytes=round(figures.required(fields, "memory", "bytes")),
+        hbm_bytes_per_s=figures.required(fields, "hbm", "bytes/s"),
+        flops=tuple((dtype, figures.required(flops, dtype, "flops")) for dtype in flops.names()),
+        nvlink_bytes_per_s=figures.required(fields, "link", "bytes/s"),
+        price_per_hour_usd=figures.optional(fields, "price_per_hour_usd", None),
+        tdp_watts=figures.optional(fields, "tdp", "watts"),
+        all_reduce=_all_reduce(fields, figures),
+        sources=figures.sources,
         nvlink_domain=_nvlink_domain(fields),
     )
     fields.done()
-    if "bf16" not in dict(gpu.flops):
-        raise flops.error("the profile must give the bf16 peak", "bf16", allowed=list(dict(gpu.flops)))
+    peaks = dict(gpu.flops)
+    if "bf16" not in peaks:
+        raise flops.error("the profile must give the bf16 peak", "bf16", allowed=list(peaks))
+    for dtype in peaks:
+        if dtype not in PEAKS:
+            raise flops.error(
+                "this is no data type with a peak of its own", dtype, found=dtype, allowed=PEAKS,
+                nearest=nearest_name(dtype, PEAKS),
+            )  # fmt: skip
     return gpu
 
 
 def _nvlink_domain(fields: Fields) -> int:
     """GPUs of a node; a profile states it where there are more or fewer than 8."""
     if not fields.has("nvlink_domain"):
+        fields.take("nvlink_domain", None)
         return 8
     value = fields.take("nvlink_domain")
     if type(value) is not int or not 1 <= value <= 1024:
@@ -66,12 +66,13 @@ def _nvlink_domain(fields: Fields) -> int:
     return value
 
 
-def _all_reduce(fields: Fields, sources: list[Source]) -> tuple[tuple[int, tuple[tuple[int, float], ...]], ...]:
+def _all_reduce(fields: Fields, figures: Figures) -> tuple[tuple[int, tuple[tuple[int, float], ...]], ...]:
     """Latency tables by number of GPUs; optional."""
     if not fields.has("all_reduce"):
+        fields.take("all_reduce", None)
         return ()
     inner = fields.inner("all_reduce")
-    sources.append(Source("all_reduce", "table", inner.text("source"), str(inner.take("date"))))
+    figures.add("all_reduce", "table", inner)
     sizes = inner.take("bytes")
     if not _ascending(sizes, int) or len(sizes) < 2:
         raise inner.error(

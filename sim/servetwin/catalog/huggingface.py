@@ -1,42 +1,28 @@
-"""What a Hugging Face ``config.json`` says about the shapes of a model.
+"""What a Hugging Face ``config.json`` says about a model: its shapes and its precision.
 
-Only the shapes are read; the defaults that the ``transformers`` classes fill in silently are named here.
+Nothing is wrong silently: what changes the work of a step and is not modelled is refused, and what is approximated or
+not known is named in the notes of the model.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from servetwin.catalog.fields import Fields
-from servetwin.specs import DenseMlp, GroupedAttention, LatentAttention, Layer, ModelSpec, MoeMlp
-from servetwin.specs.layers import QUANTISABLE
+from servetwin.catalog.hf_keys import key_notes, refuse_unpriced, renamed
+from servetwin.catalog.hf_layers import Block, read_layers
+from servetwin.catalog.hf_quantisation import Quantisation, read_quantisation
+from servetwin.catalog.hf_state import STATE_KEYS
+from servetwin.specs import Layer, ModelSpec, StateAttention
+from servetwin.specs.model import approximations
 
 #: Model types whose output matrix is the embedding matrix unless the configuration says otherwise.
-_TIED_BY_DEFAULT = ("opt", "gpt2", "gemma", "gemma2", "gemma3_text", "bloom", "falcon")
+_TIED_BY_DEFAULT = (
+    "opt", "gpt2", "gpt_bigcode", "gemma", "gemma2", "gemma3", "gemma3_text", "bloom", "falcon", "cohere", "cohere2",
+)  # fmt: skip
 
-#: What marks a configuration whose attention is of a kind that is not modelled.
-_NOT_MODELLED = {
-    "linear_num_value_heads": "linear attention (a constant state instead of a KV cache)",
-    "index_topk": "sparse attention with an indexer",
-    "mamba_d_state": "state-space layers",
-    "ssm_state_size": "state-space layers",
-}
-
-#: Algorithms of NVIDIA's ModelOpt, and the formats of the weights that they leave.
-_MODELOPT = {
-    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8", "NVFP4": "nvfp4", "INT4_AWQ": "int4",
-    "W4A16_AWQ": "int4",
-}  # fmt: skip
-
-#: Module names, as they stand in the exclusion lists of quantised checkpoints, by part.
-_MODULES = {
-    "attention": ("self_attn", "attention"),
-    "shared": ("shared_expert", "shared_experts"),
-    "experts": ("experts",),
-    "dense": ("mlp", "feed_forward"),
-}
+#: Rows of learned position tables beyond the longest sequence.
+_POSITION_ROWS = {"opt": 2, "gpt2": 0, "gpt_bigcode": 0}
 
 
 def looks_like_huggingface(data: Mapping[str, object]) -> bool:
@@ -56,173 +42,100 @@ def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
     """The model that a configuration describes.
 
     Raises:
-        CatalogError: where a needed field is missing or wrong, or the attention is of a kind that is not modelled.
+        CatalogError: where a needed field is missing or wrong, or the model does something that is not modelled.
     """
-    text = fields.inner("text_config") if fields.has("text_config") else fields
-    for marker, what in _NOT_MODELLED.items():
-        if text.has(marker):
-            raise text.error(f"this model uses {what}, which is not modelled", marker, found=text.take(marker))
+    fields = renamed(fields)
+    text = renamed(fields.inner("text_config")) if fields.has("text_config") else fields
     model_type = str(text.take("model_type", fields.take("model_type", "")))
-    count = text.integer("num_hidden_layers")
+    refuse_unpriced(text, fields, model_type)
     hidden = text.integer("hidden_size")
-    layers = [(_attention(text, model_type, i, hidden), _mlp(text, model_type, i)) for i in range(count)]
-    groups: dict[Any, int] = {}
-    for layer in layers:
-        groups[layer] = groups.get(layer, 0) + 1
+    if text.take("word_embed_proj_dim", hidden) != hidden:
+        raise text.error(
+            "embeddings of another width than the layers are not modelled", "word_embed_proj_dim",
+            found=text.take("word_embed_proj_dim"),
+        )  # fmt: skip
+    blocks = read_layers(text, model_type, hidden)
+    _check_states(text, blocks)
     tied = text.take("tie_word_embeddings", fields.take("tie_word_embeddings", model_type in _TIED_BY_DEFAULT))
-    config = text.take("quantization_config", None) or fields.take("quantization_config", None)
-    native, parts = _quantisation(fields, config) if config else (_dtype(text, fields), ())
+    quantised = _quantisation(text, fields, blocks)
+    longest = text.integer("max_position_embeddings", 2048)
+    vocab = text.integer("vocab_size")
+    layers = _grouped(blocks)
     return ModelSpec(
         name=name,
         hidden=hidden,
-        vocab=text.integer("vocab_size"),
-        layers=tuple(Layer(number, attention, mlp) for (attention, mlp), number in groups.items()),
+        vocab=vocab,
+        layers=layers,
         tied_embeddings=bool(tied),
-        max_position=text.integer("max_position_embeddings", text.take("n_positions", 2048)),
-        native_weights=native,
-        quantised_parts=parts,
+        max_position=longest,
+        native_weights=quantised.weights or _dtype(text, fields),
+        quantised_parts=quantised.parts,
+        native_kv_cache=quantised.kv_cache,
+        position_rows=longest + _POSITION_ROWS[model_type] if model_type in _POSITION_ROWS else 0,
+        mtp_parameters=_mtp(text, model_type, blocks, hidden, vocab),
+        vision_parameters=_vision(fields),
+        notes=(*approximations(layers), *quantised.notes, *key_notes(text, fields, model_type)),
         source=f"Hugging Face configuration {fields.file}",
     )
 
 
+def _grouped(blocks: Sequence[Block]) -> tuple[Layer, ...]:
+    """Equal layers put together, in the order in which each kind first occurs."""
+    groups: dict[Block, int] = {}
+    for block in blocks:
+        groups[block] = groups.get(block, 0) + 1
+    return tuple(Layer(count, attention, mlp) for (attention, mlp), count in groups.items())
+
+
+def _check_states(text: Fields, blocks: Sequence[Block]) -> None:
+    """Refuse keys of constant-state layers that no layer came of."""
+    if any(isinstance(attention, StateAttention) for attention, _ in blocks):
+        return
+    for key in STATE_KEYS:
+        if text.has(key) and text.take(key) not in (0, [], {}):
+            raise text.error("this model uses constant-state layers of a kind that is not modelled", key)
+
+
+def _quantisation(text: Fields, fields: Fields, blocks: Sequence[Block]) -> Quantisation:
+    config = text.take("quantization_config", None) or fields.take("quantization_config", None)
+    if not config:
+        return Quantisation("", ())
+    return read_quantisation(fields, config, [Layer(1, attention, mlp) for attention, mlp in blocks])
+
+
 def _dtype(text: Fields, fields: Fields) -> str:
-    name = text.take("torch_dtype", None) or text.take("dtype", None) or fields.take("torch_dtype", "bfloat16")
+    name = text.take("torch_dtype", None) or fields.take("torch_dtype", "bfloat16")
     return "fp16" if name == "float16" else "bf16"
 
 
-def _attention(text: Fields, model_type: str, index: int, hidden: int) -> GroupedAttention | LatentAttention:
-    heads = text.integer("num_attention_heads")
-    if text.has("kv_lora_rank"):
-        return LatentAttention(
-            heads=heads,
-            q_rank=text.integer("q_lora_rank") if text.has("q_lora_rank") else None,
-            kv_rank=text.integer("kv_lora_rank"),
-            nope_dim=text.integer("qk_nope_head_dim"),
-            rope_dim=text.integer("qk_rope_head_dim"),
-            v_dim=text.integer("v_head_dim"),
-        )
-    if not text.has("head_dim") and hidden % heads:
-        raise text.error("head_dim is missing and the heads do not divide the hidden size", "head_dim", found=heads)
-    kv_heads = text.integer("num_key_value_heads", heads)
-    if heads % kv_heads:
-        raise text.error("the query heads must be a multiple of the KV heads", "num_key_value_heads", found=kv_heads)
-    window, chunked = _window(text, model_type, index)
-    return GroupedAttention(
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=text.integer("head_dim", hidden // heads),
-        window=window,
-        chunked=chunked,
-        gated=text.flag("attn_output_gate"),
-    )
+def _mtp(text: Fields, model_type: str, blocks: Sequence[Block], hidden: int, vocab: int) -> int:
+    """Weights of the layers that predict further tokens: like the last layer that attends, and a projection.
 
-
-def _window(text: Fields, model_type: str, index: int) -> tuple[int | None, bool]:
-    """The attention window of a layer [tokens], and whether it is a chunk of the sequence."""
-    if text.has("attention_chunk_size"):
-        # Llama 4: every fourth layer has no rotary embedding and attends everything.
-        switches = text.entries("no_rope_layers")
-        full = not switches[index] if index < len(switches) else (index + 1) % 4 == 0
-        return (None, False) if full else (text.integer("attention_chunk_size"), True)
-    kinds = text.entries("layer_types")
-    if kinds:
-        kind = kinds[index] if index < len(kinds) else "full_attention"
-        if kind == "sliding_attention":
-            return text.integer("sliding_window"), False
-        if kind not in ("full_attention", "attention"):
-            raise text.error(f"attention of kind {kind!r} is not modelled", f"layer_types.{index}", found=kind)
-        return None, False
-    if not text.has("sliding_window") or not text.take("use_sliding_window", True):
-        return None, False
-    # Qwen2: layers below max_window_layers attend everything.
-    if model_type.startswith("qwen") and index < text.integer("max_window_layers", 0, least=0):
-        return None, False
-    return text.integer("sliding_window"), False
-
-
-def _mlp(text: Fields, model_type: str, index: int) -> DenseMlp | MoeMlp:
-    experts = next((n for n in ("n_routed_experts", "num_local_experts", "num_experts") if text.has(n)), None)
-    if experts is None or not _is_moe_layer(text, index):
-        dense = "intermediate_size_mlp" if text.has("intermediate_size_mlp") else "intermediate_size"
-        if text.has("ffn_dim"):
-            return DenseMlp(text.integer("ffn_dim"), gated=False)
-        return DenseMlp(text.integer(dense), gated=model_type not in _TIED_BY_DEFAULT or "gemma" in model_type)
-    inner = "moe_intermediate_size" if text.has("moe_intermediate_size") else "intermediate_size"
-    intermediate = text.integer(inner)
-    given = [n for n in ("shared_expert_intermediate_size", "shared_intermediate_size") if text.has(n)]
-    if given:
-        shared = text.integer(given[0], least=0)
-    else:
-        # Llama 4 has one shared expert of the experts' size without saying so.
-        implied = 1 if model_type.startswith("llama4") else 0
-        shared = intermediate * text.integer("n_shared_experts", implied, least=0)
-    top_k = "num_experts_per_tok" if text.has("num_experts_per_tok") else "experts_per_token"
-    mlp = MoeMlp(text.integer(experts), text.integer(top_k), intermediate, shared)
-    if mlp.top_k > mlp.experts:
-        raise text.error("a token cannot visit more experts than there are", top_k, found=mlp.top_k)
-    return mlp
-
-
-def _is_moe_layer(text: Fields, index: int) -> bool:
-    if index < text.integer("first_k_dense_replace", 0, least=0) or index in text.entries("mlp_only_layers"):
-        return False
-    if isinstance(text.take("moe_layer_freq", None), list):
-        switches = text.entries("moe_layer_freq")
-        return index < len(switches) and bool(switches[index])
-    if text.has("moe_layer_freq"):
-        return index % text.integer("moe_layer_freq") == 0
-    every = "interleave_moe_layer_step" if text.has("interleave_moe_layer_step") else "decoder_sparse_step"
-    return (index + 1) % (text.integer(every, 1, least=0) or 1) == 0
-
-
-def _quantisation(fields: Fields, config: object) -> tuple[str, tuple[str, ...]]:
-    """Precision of the quantised weights, and the parts that have it."""
-    quant = Fields(config, fields.file, "quantization_config")
-    method = quant.text("quant_method")
-    excluded = quant.entries("modules_to_not_convert") or quant.entries("ignore") or quant.entries("exclude_modules")
-    if method == "mxfp4":
-        return "mxfp4", ("experts",)
-    if method == "fp8":
-        return "fp8", _quantised(excluded)
-    if method == "compressed-tensors":
-        groups = quant.inner("config_groups")
-        if not groups.names():
-            raise groups.error("at least one group of weights is expected")
-        weights = groups.inner(groups.names()[0]).inner("weights")
-        found = (weights.text("type"), weights.integer("num_bits"))
-        name = {("float", 8): "fp8", ("int", 8): "int8", ("int", 4): "int4", ("float", 4): "nvfp4"}.get(found)
-        if name is None:
-            raise quant.error("this quantisation is not modelled", "config_groups", found=found)
-        return name, _quantised(excluded)
-    if method in ("awq", "gptq") and quant.take("bits", quant.take("w_bit", 4)) == 4:
-        return "int4", _quantised(excluded)
-    if method.startswith("modelopt"):
-        algorithm = quant.text("quant_algo")
-        if algorithm.upper() in _MODELOPT:
-            return _MODELOPT[algorithm.upper()], _quantised(excluded)
-        raise quant.error("this quantisation is not modelled", "quant_algo", found=algorithm, allowed=list(_MODELOPT))
-    raise quant.error(
-        "this quantisation is not modelled", "quant_method", found=method,
-        allowed="fp8, mxfp4, compressed-tensors, modelopt, awq, gptq (4 bit)",
-    )  # fmt: skip
-
-
-def _quantised(excluded: list[Any]) -> tuple[str, ...]:
-    """The parts that an exclusion list leaves quantised.
-
-    The list names modules (``model.layers.0.self_attn.q_proj``) or patterns (``re:.*self_attn.*``); a part
-    counts as excluded when a module of the language model that belongs to it is.
+    DeepSeek's checkpoints hold a copy of the embedding and of the output matrix with each, which counts.
     """
-    left = set(QUANTISABLE)
-    for entry in excluded:
-        module = re.sub(r"\\", "", str(entry).removeprefix("re:")).lower()
-        if any(word in module for word in ("vision", "visual", "layernorm", "projector")):
-            continue
-        last = module.rstrip(".*$").rsplit(".", 1)[-1]
-        if last in ("gate", "router", "lm_head", "embed_tokens", "e_score_correction_bias"):
-            continue
-        for part, words in _MODULES.items():
-            if any(word in re.split(r"[.*]+", module) for word in words):
-                left.discard(part)
-                break
-    return tuple(part for part in QUANTISABLE if part in left)
+    attending = [block for block in blocks if not isinstance(block[0], StateAttention)] or list(blocks)
+    attention, mlp = attending[-1]
+    layer = attention.parameters(hidden) + sum(mlp.parts(hidden).values()) + 2 * hidden
+    projection = 2 * hidden * hidden
+    copies = 2 * vocab * hidden if model_type.startswith("deepseek") else 0
+    each = text.integer("num_nextn_predict_layers", 0, least=0) * (layer + projection + copies)
+    further = text.integer("mtp_num_hidden_layers", 0, least=0)
+    further += text.integer("num_mtp_modules", 0, least=0) * text.integer("mtp_transformer_layers", 1, least=0)
+    return each + (further * layer + projection if further else 0)
+
+
+def _vision(fields: Fields) -> int:
+    """Weights of the vision tower, about: the layers of a plain vision transformer."""
+    if not fields.has("vision_config"):
+        return 0
+    vision = fields.inner("vision_config")
+    sizes = {}
+    for name, keys in {
+        "hidden": ("vt_hidden_size", "hidden_size", "embed_dim", "width"),
+        "layers": ("vt_num_hidden_layers", "num_hidden_layers", "depth", "layers"),
+        "inner": ("vt_intermediate_size", "intermediate_size"),
+    }.items():
+        found = next((vision.take(key) for key in keys if vision.has(key)), None)
+        sizes[name] = found if isinstance(found, int) and not isinstance(found, bool) else 0
+    inner = sizes["inner"] or 4 * sizes["hidden"]
+    return int(sizes["layers"] * (4 * sizes["hidden"] ** 2 + 2 * sizes["hidden"] * inner))

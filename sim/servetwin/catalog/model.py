@@ -9,8 +9,18 @@ from typing import Any
 from servetwin.catalog.fields import Fields
 from servetwin.catalog.huggingface import huggingface_name, looks_like_huggingface, model_from_huggingface
 from servetwin.catalog.yaml_file import read_mapping
-from servetwin.specs import DenseMlp, GroupedAttention, LatentAttention, Layer, ModelSpec, MoeMlp
-from servetwin.specs.layers import QUANTISABLE, WEIGHT_DTYPES
+from servetwin.specs import (
+    Attention,
+    DenseMlp,
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    ModelSpec,
+    MoeMlp,
+    StateAttention,
+)
+from servetwin.specs.layers import KV_DTYPES, QUANTISABLE, WEIGHT_DTYPES
+from servetwin.specs.model import approximations
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -48,7 +58,9 @@ def read_model_mapping(path: Path) -> dict[str, Any]:
             data["quantization_config"] = {
                 "quant_method": "modelopt",
                 "quant_algo": inner.text("quant_algo"),
+                "kv_cache_quant_algo": inner.take("kv_cache_quant_algo", None),
                 "exclude_modules": inner.entries("exclude_modules"),
+                "quantized_layers": inner.take("quantized_layers", None),
             }
     given = huggingface_name(data)
     # A path on the machine of whoever made the checkpoint is no name.
@@ -79,11 +91,12 @@ def model_from_mapping(data: Mapping[str, object], *, file: str, name: str = "cu
 
 
 def _from_profile(fields: Fields, name: str) -> ModelSpec:
-    native = "bf16"
+    native, kv_cache = "bf16", "bf16"
     parts: tuple[str, ...] = ()
     if fields.has("weights"):
         weights = fields.inner("weights")
         native = weights.choice("dtype", WEIGHT_DTYPES)
+        kv_cache = weights.choice("kv_cache", KV_DTYPES, "bf16")
         parts = weights.strings("quantised")
         for part in parts:
             if part not in QUANTISABLE:
@@ -94,15 +107,21 @@ def _from_profile(fields: Fields, name: str) -> ModelSpec:
     fields.strings("aliases")
     source = f"{fields.text('source', '')} ({fields.take('date', '')})" if fields.has("source") else ""
     fields.take("date", None)
+    layers = tuple(_layer(item) for item in fields.items("layers"))
     model = ModelSpec(
         name=fields.text("name", name),
         hidden=fields.integer("hidden"),
         vocab=fields.integer("vocab"),
-        layers=tuple(_layer(item) for item in fields.items("layers")),
+        layers=layers,
         tied_embeddings=fields.flag("tied_embeddings"),
         max_position=fields.integer("max_position"),
         native_weights=native,
         quantised_parts=parts,
+        native_kv_cache=kv_cache,
+        position_rows=fields.integer("position_rows", 0, least=0),
+        mtp_parameters=fields.integer("mtp_parameters", 0, least=0),
+        vision_parameters=fields.integer("vision_parameters", 0, least=0),
+        notes=(*approximations(layers), *fields.strings("notes")),
         source=source,
     )
     fields.done()
@@ -115,35 +134,60 @@ def _layer(fields: Fields) -> Layer:
     return layer
 
 
-def _attention(fields: Fields) -> GroupedAttention | LatentAttention:
-    heads = fields.integer("heads")
-    attention: GroupedAttention | LatentAttention
-    if fields.choice("kind", ("grouped", "latent"), "grouped") == "latent":
-        attention = LatentAttention(
-            heads=heads,
-            q_rank=fields.integer("q_rank") if fields.has("q_rank") else None,
-            kv_rank=fields.integer("kv_rank"),
-            nope_dim=fields.integer("nope_dim"),
-            rope_dim=fields.integer("rope_dim"),
-            v_dim=fields.integer("v_dim"),
-        )
-        fields.take("q_rank", None)
-    else:
-        attention = GroupedAttention(
-            heads=heads,
-            kv_heads=fields.integer("kv_heads"),
-            head_dim=fields.integer("head_dim"),
-            window=fields.integer("window") if fields.has("window") else None,
-            chunked=fields.flag("chunked"),
-            gated=fields.flag("gated"),
-        )
-        fields.take("window", None)
-        if heads % attention.kv_heads:
-            raise fields.error(
-                "the query heads must be a multiple of the KV heads", "kv_heads", found=attention.kv_heads
-            )
+def _attention(fields: Fields) -> Attention:
+    kind = fields.choice("kind", ("grouped", "latent", "state"), "grouped")
+    read = {"grouped": _grouped, "latent": _latent, "state": _state}[kind]
+    attention = read(fields)
     fields.done()
     return attention
+
+
+def _latent(fields: Fields) -> Attention:
+    top_k = fields.integer("top_k") if fields.has("top_k") else None
+    # A layer without an indexer attends what the layer before it chose.
+    index_heads = fields.integer("index_heads", 0, least=0) if top_k else 0
+    for name in ("q_rank", "top_k"):
+        fields.take(name, None)
+    return LatentAttention(
+        heads=fields.integer("heads"),
+        q_rank=fields.integer("q_rank") if fields.has("q_rank") else None,
+        kv_rank=fields.integer("kv_rank"),
+        nope_dim=fields.integer("nope_dim"),
+        rope_dim=fields.integer("rope_dim"),
+        v_dim=fields.integer("v_dim"),
+        top_k=top_k,
+        index_heads=index_heads,
+        index_dim=fields.integer("index_dim") if index_heads else 0,
+    )
+
+
+def _state(fields: Fields) -> Attention:
+    convolved = fields.integer("convolved", 0, least=0)
+    return StateAttention(
+        heads=fields.integer("heads"),
+        inputs=fields.integer("inputs"),
+        inner=fields.integer("inner"),
+        state=fields.integer("state"),
+        value_bytes=fields.integer("value_bytes", 2),
+        convolved=convolved,
+        kernel=fields.integer("kernel", 4) if convolved else 0,
+        extra=fields.integer("extra", 0, least=0),
+    )
+
+
+def _grouped(fields: Fields) -> Attention:
+    heads, kv_heads = fields.integer("heads"), fields.integer("kv_heads")
+    if heads % kv_heads:
+        raise fields.error("the query heads must be a multiple of the KV heads", "kv_heads", found=kv_heads)
+    fields.take("window", None)
+    return GroupedAttention(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=fields.integer("head_dim"),
+        window=fields.integer("window") if fields.has("window") else None,
+        chunked=fields.flag("chunked"),
+        gated=fields.flag("gated"),
+    )
 
 
 def _mlp(fields: Fields) -> DenseMlp | MoeMlp:
@@ -154,10 +198,11 @@ def _mlp(fields: Fields) -> DenseMlp | MoeMlp:
             top_k=fields.integer("top_k"),
             intermediate=fields.integer("intermediate"),
             shared_intermediate=fields.integer("shared_intermediate", 0, least=0),
+            gated=fields.flag("gated", True),
         )
         if mlp.top_k > mlp.experts:
             raise fields.error("a token cannot visit more experts than there are", "top_k", found=mlp.top_k)
     else:
-        mlp = DenseMlp(fields.integer("intermediate"), fields.flag("gated", True))
+        mlp = DenseMlp(fields.integer("intermediate", least=0), fields.flag("gated", True))
     fields.done()
     return mlp

@@ -5,7 +5,20 @@ from __future__ import annotations
 from servetwin.errors import InputError, nearest_name
 
 POLICIES = "policies"
-KINDS = ("hardware", "models", "scenarios", "workloads", POLICIES, "calibrations")
+
+KINDS = {
+    "hardware": "GPUs",
+    "models": "shapes and precisions of models",
+    "scenarios": "what to simulate",
+    "workloads": "arrivals and lengths of requests",
+    POLICIES: "scheduling, routing and admission",
+    "calibrations": "how near to the data sheet kernels come, and what an engine adds",
+    "nodes": "servers, and racks that are one NVLink domain",
+    "links": "NVLink, PCIe and networks",
+    "storage": "host memory and drives",
+}
+"""Every kind, and what it is."""
+
 _OTHER_NAMES = {
     "gpu": "hardware",
     "gpus": "hardware",
@@ -14,6 +27,14 @@ _OTHER_NAMES = {
     "workload": "workloads",
     "policy": POLICIES,
     "calibration": "calibrations",
+    "node": "nodes",
+    "server": "nodes",
+    "servers": "nodes",
+    "link": "links",
+    "nic": "links",
+    "nics": "links",
+    "storages": "storage",
+    "drives": "storage",
 }
 
 

@@ -8,22 +8,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.kinds import POLICIES, kind_of
+from servetwin.cli.kinds import KINDS, POLICIES, kind_of
 
 if TYPE_CHECKING:
     from servetwin.catalog.find import Catalog
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="hardware, models, scenarios, workloads, policies or calibrations.")],
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="hardware, models, scenarios, workloads, policies, calibrations, nodes, links or storage; "
+            "singular works too. Without one, the kinds are listed."
+        ),
+    ] = None,
     catalog: options.CatalogDir = None,
     plugin: options.Plugin = None,
     json: options.Json = False,
 ) -> None:
     """List what there is of a kind: names, and a line about each."""
-    wanted = kind_of(kind)
+    wanted = None if kind is None else kind_of(kind)
     options.load_policies(plugin)
-    rows = _policies() if wanted == POLICIES else _catalogued(wanted, options.open_catalog(catalog))
+    known = options.open_catalog(catalog)
+    rows: list[dict[str, Any]]
+    if wanted is None:
+        rows = [{"name": name, "count": _count(name, known), "about": about} for name, about in KINDS.items()]
+    else:
+        rows = _policies() if wanted == POLICIES else _catalogued(wanted, known)
     if json:
         from json import dumps
 
@@ -36,7 +47,12 @@ def list_(
             group = row.get("kind")
             print(f"{group}:")
         indent = "  " if group else ""
-        print(f"{indent}{row['name']:<{width}}  {row['about']}".rstrip())
+        count = f"{row['count']:>4}  " if "count" in row else ""
+        print(f"{indent}{row['name']:<{width}}  {count}{row['about']}".rstrip())
+
+
+def _count(kind: str, catalog: Catalog) -> int:
+    return len(_policies() if kind == POLICIES else catalog.names(kind))
 
 
 def _policies() -> list[dict[str, Any]]:
@@ -65,6 +81,14 @@ def _about(kind: str, name: str, catalog: Catalog) -> str:
             f"{gpu.memory_bytes / 2**30:.0f} GiB, {gpu.hbm_bytes_per_s / 1e12:.2f} TB/s, "
             f"{gpu.peak('bf16') / 1e12:.0f} TFLOPS bf16"
         )
+    if kind == "links":
+        return f"{catalog.link(name).bytes_per_s / 1e9:g} GB/s in one direction"
+    if kind == "storage":
+        tier = catalog.storage(name)
+        return f"{tier.capacity_bytes / 1e12:g} TB, read at {tier.read_bytes_per_s / 1e9:g} GB/s"
+    if kind == "nodes":
+        node = catalog.node(name)
+        return f"{node.gpus} x {node.gpu}, {node.nic.bytes_per_s / 1e9:g} GB/s of network for each"
     if kind == "calibrations":
         return catalog.calibration(name).engine
     described = catalog.describe(kind, name)

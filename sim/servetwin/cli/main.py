@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from servetwin.cli import explain as explain_command
 from servetwin.cli import list as list_command
+from servetwin.cli import new as new_command
 from servetwin.cli import replay as replay_command
 from servetwin.cli import run as run_command
+from servetwin.cli import schema as schema_command
 from servetwin.cli import show as show_command
+from servetwin.cli import validate as validate_command
 from servetwin.cli.guard import guarded, prepare_streams, report
 
 _SHORT_HELP = """\
@@ -20,8 +24,9 @@ servetwin simulates a cluster that serves a large language model: latencies, SLO
   servetwin run quickstart --set cluster.replicas=2   change anything in it
   servetwin replay TRACE --scenario azure-conversation-4xh100   put a recorded trace through a cluster
 
-  servetwin list scenarios    what there is to run
-  servetwin --help            all commands
+  servetwin list scenarios      what there is to run
+  servetwin explain quickstart  where the time of a step goes
+  servetwin --help              all commands
 """
 
 app = typer.Typer(
@@ -56,8 +61,12 @@ def _start(
 
 app.command("run")(guarded(run_command.run))
 app.command("replay")(guarded(replay_command.replay))
+app.command("explain")(guarded(explain_command.explain))
+app.command("validate")(guarded(validate_command.validate))
 app.command("list")(guarded(list_command.list_))
 app.command("show")(guarded(show_command.show))
+app.command("new")(guarded(new_command.new))
+app.command("schema")(guarded(schema_command.schema))
 
 
 def main() -> None:

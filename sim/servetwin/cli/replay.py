@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(help="The trace file, plain or gzip.")],
+    trace: Annotated[Path, typer.Argument(help="The trace: a file (plain, gzip or zstd), or a folder.")],
     scenario: Annotated[
         str, typer.Option("--scenario", metavar="S", help="Whose cluster: the name or path of a scenario.")
     ],
     trace_format: Annotated[
         str | None, typer.Option("--format", metavar="F", help="Format of the trace.  [default: from its content]")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="MAP", help="Columns of any CSV or JSON lines: arrival_s=COLUMN,…"),
     ] = None,
     rate_scale: Annotated[
         float | None, typer.Option("--rate-scale", metavar="X", help="Speed arrivals up by this factor.")
@@ -59,6 +63,7 @@ def replay(
     known = options.open_catalog(catalog)
     given: dict[str, Any] = {
         "format": trace_format,
+        "columns": columns,
         "rate_scale": rate_scale,
         "window_s": window,
         "limit": limit,

@@ -15,12 +15,17 @@ from servetwin.errors import InputError, nearest_name
 if TYPE_CHECKING:
     from servetwin.policies import Policy
 
-_FILES = ("scenarios", "workloads")
+_FILES = ("scenarios", "workloads", "calibrations")
 """Kinds that are best read as the file that they are, comments included."""
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help="hardware, model, scenario, workload, policy or calibration.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="hardware, model, scenario, workload, policy, calibration, node, link or storage; plural works too."
+        ),
+    ],
     name: Annotated[str, typer.Argument(help="Its name.")],
     catalog: options.CatalogDir = None,
     plugin: options.Plugin = None,
@@ -31,27 +36,36 @@ def show(
     options.load_policies(plugin)
     if wanted == POLICIES:
         found = [_describe(policy) for policy in _find_policies(name)]
-        text = "\n\n".join(_policy_text(entry) for entry in found)
         document: Any = found[0] if len(found) == 1 else found
     else:
-        document = options.open_catalog(catalog).describe(wanted, name)
-        text = Path(document["file"]).read_text(encoding="utf-8") if wanted in _FILES else _as_yaml(document)
+        found_in = options.open_catalog(catalog)
+        document = found_in.describe(wanted, name)
+        if wanted == "models":
+            from servetwin.studies.model_sheet import model_sheet
+
+            document["sheet"] = model_sheet(found_in.model(name), found_in)
     if json:
         from json import dumps
 
         print(dumps(document, indent=2, ensure_ascii=False, default=str))
+    elif wanted == POLICIES:
+        print("\n\n".join(_policy_text(entry) for entry in found).rstrip())
+    elif wanted in _FILES:
+        print(Path(document["file"]).read_text(encoding="utf-8").rstrip())
     else:
-        print(text.rstrip())
+        _print_view(wanted, document)
 
 
-def _as_yaml(document: dict[str, Any]) -> str:
-    from json import dumps, loads
+def _print_view(kind: str, document: dict[str, Any]) -> None:
+    """Print a thing of the catalogue in the units that people use."""
+    if kind == "models":
+        from servetwin.report.model_sheet import sheet_text
 
-    import yaml
+        print(sheet_text(document["sheet"]))
+    else:
+        from servetwin.report.hardware import print_hardware
 
-    # Through JSON, which turns tuples into lists and leaves only what YAML writes plainly.
-    plain = loads(dumps(document, default=str))
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+        print_hardware(kind, document)
 
 
 def _find_policies(name: str) -> list[type[Policy]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from servetwin.physics.overheads import Machine
 from servetwin.physics.roofline import picoseconds, rounded_max
-from servetwin.specs import GroupedAttention, Layer, ModelSpec, bytes_per_value
+from servetwin.specs import GroupedAttention, ModelSpec
 from servetwin.units import PS_PER_S
 
 Slopes = tuple[tuple[int, int], ...]
@@ -52,6 +52,12 @@ class AttentionPrices:
     takes the larger of reading its keys and of its arithmetic; latent attention also decompresses the context
     of a chunk.
 
+    Sparse attention has two parts: the attention of the chosen tokens, which is a window of ``top_k``, and the
+    indexer, whose keys are read and scored for the whole context on every rank, which counts as full attention.
+    Constant-state layers read and write the state of every request once per step, whatever its context: they add to
+    ``per_request_ps`` and to nothing else here. Both are approximations: choosing the ``top_k`` tokens and reading
+    them from scattered places is not priced, and a chunk is taken to choose tokens near to each other.
+
     FlashAttention 2 packs the heads of a query group into one tile of 64 rows only where every request has one
     token. In a step with a prefill chunk each head of each decoding request has a tile to itself, 63 rows of it
     padding, and reading the context and that arithmetic are both large: ``rounded_max`` of the two.
@@ -77,15 +83,22 @@ class AttentionPrices:
         for layer in model.layers:
             attention = layer.attention
             kind = 0 if attention.window is None else self.windows.index(attention.window) + 1
-            seconds = layer.count * attention.kv_values(tensor) * bytes_per_value(kv_cache) / bandwidth
-            self._read[kind] += seconds
+            self._read[kind] += layer.count * attention.kv_bytes(tensor, kv_cache) / bandwidth
             flops = layer.count * attention.decode_flops() / tensor
             self._decode[kind] += flops / arithmetic
             if isinstance(attention, GroupedAttention) and kernels.mixed_query_tile > 1:
                 self._tiled[kind] += kernels.mixed_query_tile * flops / (calibration.tile_attention * gpu.peak("bf16"))
             self._pair[kind] += layer.count * attention.prefill_flops() / tensor / arithmetic
-            self._expand += _expansion(layer, tensor) / (kernels.gemm_compute * gpu.peak("bf16"))
-        self.per_request_ps = picoseconds(model.num_layers * kernels.attention_per_request_s)
+            expansion = layer.count * attention.expansion_flops() / tensor
+            self._expand += expansion / (kernels.gemm_compute * gpu.peak("bf16"))
+            # The indexer scores in 8 bits, and every rank has all of its heads.
+            index = layer.count * attention.index_flops() / (calibration.prefill_attention * gpu.peak("fp8"))
+            self._read[0] += layer.count * attention.index_bytes() / bandwidth
+            self._decode[0] += index
+            self._pair[0] += index
+        self.per_request_ps = picoseconds(
+            model.num_layers * kernels.attention_per_request_s + 2.0 * model.state_bytes(tensor) / bandwidth
+        )
         self._slopes: dict[tuple[int, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
         self._power = calibration.roofline_power
@@ -135,10 +148,3 @@ class AttentionPrices:
                 memory += keys_read(new, context, window) * self._chunk_read_ps[kind]
         compute += before * self._expand_ps
         return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)
-
-
-def _expansion(layer: Layer, tensor: int) -> float:
-    """Arithmetic [FLOP] to decompress one token of a chunk's context, on one rank."""
-    if isinstance(layer.attention, GroupedAttention):
-        return 0.0
-    return layer.count * layer.attention.expansion_flops() / tensor

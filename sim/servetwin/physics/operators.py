@@ -7,17 +7,18 @@ depends on the context too (``servetwin.physics.attention``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from servetwin.physics.moe import distinct_experts
 from servetwin.physics.overheads import Machine
 from servetwin.physics.roofline import Cost, roofline
 from servetwin.specs import (
+    Attention,
     DenseMlp,
     GroupedAttention,
-    LatentAttention,
     ModelSpec,
     MoeMlp,
+    StateAttention,
     bytes_per_value,
     padded_vocab,
 )
@@ -25,9 +26,20 @@ from servetwin.specs import (
 #: Bytes of an activation: they are bf16 between operators whatever the weights are.
 ACTIVATION_BYTES = 2.0
 
+#: Tokens after which the prefill kernels of constant-state layers write the state, flash-linear-attention's chunk.
+_STATE_CHUNK = 64
+
 #: Weight types whose activations are quantised on the fly before the product.
 _EIGHT_BIT = ("fp8", "int8")
 _FOUR_BIT = ("int4", "mxfp4", "nvfp4")
+
+
+class Work(NamedTuple):
+    """What an operator needs: ``bytes_moved`` through HBM [B] and ``flops`` [FLOP] on the units of ``dtype``."""
+
+    bytes_moved: float
+    flops: float
+    dtype: str = "bf16"
 
 
 class Operator(Protocol):
@@ -36,6 +48,9 @@ class Operator(Protocol):
     @property
     def name(self) -> str:
         """Its name in tables and timelines."""
+
+    def work(self, rows: int) -> Work:
+        """What it needs for ``rows`` rows."""
 
     def cost(self, rows: int) -> Cost:
         """What it takes for ``rows`` rows."""
@@ -63,14 +78,20 @@ class Gemm:
     dtype: str
     machine: Machine
 
+    def work(self, rows: int) -> Work:
+        """Bytes and arithmetic for ``rows`` rows."""
+        weights = self.outer * self.inner * bytes_per_value(self.dtype)
+        moved = weights + ACTIVATION_BYTES * rows * (self.outer + self.inner)
+        return Work(moved, 2.0 * rows * self.outer * self.inner, self.dtype)
+
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` rows."""
         kernels, gpu = self.machine.kernels, self.machine.gpu
-        weights = self.outer * self.inner * bytes_per_value(self.dtype)
         launch = kernels.gemm_launch_s + (kernels.quantise_gemm_s if self.dtype in _EIGHT_BIT else 0.0)
+        work = self.work(rows)
         return roofline(
-            weights + ACTIVATION_BYTES * rows * (self.outer + self.inner),
-            2.0 * rows * self.outer * self.inner,
+            work.bytes_moved,
+            work.flops,
             bandwidth=kernels.gemm_memory * gpu.hbm_bytes_per_s,
             arithmetic=_arithmetic(self.dtype, self.machine),
             power=self.machine.calibration.roofline_power,
@@ -85,7 +106,7 @@ class Experts:
     Notes
     -----
     Bytes are those of the distinct experts that the step touches (``distinct_experts``); arithmetic is
-    ``2 · 3 · hidden · intermediate · top_k`` per token.
+    ``2 · matrices · hidden · intermediate · top_k`` per token.
 
     Attributes:
         name: its name.
@@ -103,17 +124,23 @@ class Experts:
     tensor: int
     machine: Machine
 
+    def work(self, rows: int) -> Work:
+        """Bytes and arithmetic for ``rows`` tokens."""
+        mlp = self.mlp
+        expert = mlp.expert_parameters(self.hidden) / self.tensor
+        touched = distinct_experts(rows, mlp.experts, mlp.top_k, self.machine.calibration.expert_overlap)
+        router = mlp.experts * self.hidden
+        moved = touched * expert * bytes_per_value(self.dtype) + ACTIVATION_BYTES * router
+        return Work(moved, 2.0 * rows * (mlp.top_k * expert + router), self.dtype)
+
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` tokens."""
         kernels, gpu, calibration = self.machine.kernels, self.machine.gpu, self.machine.calibration
-        mlp = self.mlp
-        expert = mlp.expert_parameters(self.hidden) / self.tensor
-        touched = distinct_experts(rows, mlp.experts, mlp.top_k, calibration.expert_overlap)
-        router = mlp.experts * self.hidden
         efficiency = kernels.moe_4bit_memory if self.dtype in _FOUR_BIT else kernels.moe_memory
+        work = self.work(rows)
         return roofline(
-            touched * expert * bytes_per_value(self.dtype) + ACTIVATION_BYTES * router,
-            2.0 * rows * (mlp.top_k * expert + router),
+            work.bytes_moved,
+            work.flops,
             bandwidth=efficiency * gpu.hbm_bytes_per_s,
             arithmetic=calibration.moe_compute * _arithmetic(self.dtype, self.machine),
             power=calibration.roofline_power,
@@ -139,10 +166,55 @@ class ElementWise:
     values: float
     machine: Machine
 
+    def work(self, rows: int) -> Work:
+        """Bytes for ``rows`` tokens; the arithmetic is negligible."""
+        return Work(rows * self.values * ACTIVATION_BYTES, 0.0)
+
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` tokens."""
         bandwidth = self.machine.calibration.element_wise * self.machine.gpu.hbm_bytes_per_s
-        return Cost(rows * self.values * ACTIVATION_BYTES / bandwidth + self.machine.kernels.layer_s, False)
+        return Cost(self.work(rows).bytes_moved / bandwidth + self.machine.kernels.layer_s, False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateUpdate:
+    """What each token does to the state of its request in one constant-size layer.
+
+    Notes
+    -----
+    ``flops = 6 · state`` per token at the rate of prefill attention; ``bytes = 2 · state / 64`` per token, for the
+    kernels cut a prompt into chunks of 64 tokens and write and read the state once for each. That the state of a
+    decoding request is read and written in every step is in ``AttentionPrices.per_request_ps``. An approximation: the
+    kinds of layers differ in their arithmetic.
+
+    Attributes:
+        name: its name.
+        flops: arithmetic per token on one rank [FLOP].
+        state_bytes: state of a request on one rank [B].
+        machine: where it runs.
+    """
+
+    name: str
+    flops: float
+    state_bytes: float
+    machine: Machine
+
+    def work(self, rows: int) -> Work:
+        """Bytes and arithmetic for ``rows`` tokens."""
+        return Work(2.0 * rows * self.state_bytes / _STATE_CHUNK, rows * self.flops)
+
+    def cost(self, rows: int) -> Cost:
+        """Time for ``rows`` tokens."""
+        gpu, calibration = self.machine.gpu, self.machine.calibration
+        work = self.work(rows)
+        return roofline(
+            work.bytes_moved,
+            work.flops,
+            bandwidth=self.machine.kernels.kv_memory * gpu.hbm_bytes_per_s,
+            arithmetic=calibration.prefill_attention * gpu.peak("bf16"),
+            power=calibration.roofline_power,
+            launch_s=0.0,
+        )
 
 
 def _arithmetic(dtype: str, machine: Machine) -> float:
@@ -155,8 +227,7 @@ def _arithmetic(dtype: str, machine: Machine) -> float:
 
 
 def layer_operators(
-    model: ModelSpec, attention: GroupedAttention | LatentAttention, mlp: DenseMlp | MoeMlp, *, weights: str,
-    tensor: int, machine: Machine,
+    model: ModelSpec, attention: Attention, mlp: DenseMlp | MoeMlp, *, weights: str, tensor: int, machine: Machine,
 ) -> list[Operator]:  # fmt: skip
     """The operators of one layer on one of ``tensor`` ranks that depend on the tokens of the step.
 
@@ -173,17 +244,21 @@ def layer_operators(
     products = _attention_products(hidden, attention, tensor)
     if isinstance(mlp, DenseMlp):
         inner = mlp.intermediate
-        products += _mlp_products("mlp", hidden, inner / tensor, mlp.gated)
+        if inner:
+            products += _mlp_products("mlp", hidden, inner / tensor, mlp.gated)
     else:
         inner = mlp.top_k * mlp.intermediate + mlp.shared_intermediate
         if mlp.shared_intermediate:
-            products += _mlp_products("shared", hidden, mlp.shared_intermediate / tensor, True)
+            products += _mlp_products("shared", hidden, mlp.shared_intermediate / tensor, mlp.gated)
     operators: list[Operator] = []
     for name, outer, deep in products:
         part = {"mlp": "dense", "shared": "shared"}.get(name.split(".")[0])
         operators.append(Gemm(name, outer, deep, model.dtype_of(part, weights) if part else dtype, machine))
     if isinstance(mlp, MoeMlp):
         operators.append(Experts("experts", hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
+    if isinstance(attention, StateAttention):
+        flops, state = attention.state_flops() / tensor, attention.state_bytes(tensor)
+        operators.append(StateUpdate("attention.state", flops, state, machine))
     operators.append(ElementWise("element-wise", 10 * hidden + 3 * inner / tensor, machine))
     return operators
 
@@ -193,9 +268,7 @@ def head_operator(model: ModelSpec, tensor: int, machine: Machine) -> Gemm:
     return Gemm("logits", padded_vocab(model.vocab, tensor), model.hidden, "bf16", machine)
 
 
-def _attention_products(
-    hidden: int, attention: GroupedAttention | LatentAttention, tensor: int
-) -> list[tuple[str, float, float]]:
+def _attention_products(hidden: int, attention: Attention, tensor: int) -> list[tuple[str, float, float]]:
     """Name, columns and rows of each projection on one rank."""
     heads = attention.heads / tensor
     if isinstance(attention, GroupedAttention):
@@ -205,6 +278,13 @@ def _attention_products(
             ("attention.qkv", queries + 2 * keys, hidden),
             ("attention.out", hidden, heads * attention.head_dim),
         ]
+    if isinstance(attention, StateAttention):
+        # The convolution and the low-rank gates are small; they ride on the input projection.
+        small = (attention.convolved * attention.kernel + attention.extra) / hidden
+        return [
+            ("attention.in", (attention.inputs + small) / tensor, hidden),
+            ("attention.out", hidden, attention.inner / tensor),
+        ]
     query = heads * (attention.nope_dim + attention.rope_dim)
     latent = attention.kv_rank + attention.rope_dim
     # The key and value matrices of the latent vector are multiplied with the query and the output while decoding and
@@ -213,6 +293,11 @@ def _attention_products(
         ("attention.kv_up", heads * (attention.nope_dim + attention.v_dim), attention.kv_rank),
         ("attention.out", hidden, heads * attention.v_dim),
     ]
+    if attention.index_heads:
+        rest += [
+            ("attention.index_q", attention.index_heads * attention.index_dim, attention.q_rank or hidden),
+            ("attention.index_k", attention.index_dim + attention.index_heads, hidden),
+        ]
     if attention.q_rank is None:
         return [("attention.q_kv_down", query + latent, hidden), *rest]
     return [

@@ -12,7 +12,7 @@ from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, hea
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import Phase, StepPrice, StepShape
 from servetwin.physics.roofline import picoseconds
-from servetwin.specs import Calibration, Gpu, ModelSpec, bytes_per_value
+from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.calibration import SAMPLING
 from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
 
@@ -149,15 +149,20 @@ class RooflineStepTime:
         """
         model, tensor = self.model, self.tensor
         flops = 2.0 * tokens * model.active_layer_parameters() + 2.0 * requests * model.vocab * model.hidden
-        layer_values = 0.0
+        moved = model.step_weight_bytes(self.weights, tensor)
         for layer in model.layers:
-            window = layer.attention.window
+            attention = layer.attention
+            window = attention.window
             pairs = attended if window is None else min(attended, tokens * window)
             read = context if window is None else min(context, max(requests, 1) * window)
-            flops += layer.count * pairs * min(layer.attention.decode_flops(), layer.attention.prefill_flops())
-            layer_values += layer.count * read * layer.attention.kv_values(tensor)
-        weights = model.step_weight_bytes(self.weights, tensor)
-        return flops, tensor * (weights + layer_values * bytes_per_value(self.kv_cache))
+            flops += layer.count * pairs * min(attention.decode_flops(), attention.prefill_flops())
+            flops += layer.count * (attended * attention.index_flops() + tokens * attention.state_flops())
+            moved += layer.count * (
+                read * attention.kv_bytes(tensor, self.kv_cache) + context * attention.index_bytes()
+            )
+            # A state is read and written once in a step, however many of the request's tokens pass through it.
+            moved += layer.count * 2 * requests * attention.state_bytes(tensor)
+        return flops, tensor * moved
 
     def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int]:
         """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,

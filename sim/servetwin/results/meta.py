@@ -68,6 +68,7 @@ class RunMeta:
         config_hash: hash of the resolved scenario.
         pools: the pools, in order of their replicas.
         slo: limits as in the scenario: metric → percentile → limit [ms], and ``goodput``: metric → limit [ms].
+        class_slo: limits on each request of a class: class → metric → limit [ms]; empty for a class without.
         warmup_requests: how many requests, in order of arrival, the latency metrics leave out.
         trace_block_hit_rate_infinite: hit rate (0–1) of the trace's blocks in an endless cache, where it has blocks.
         model: name of the model.
@@ -81,6 +82,7 @@ class RunMeta:
     config_hash: str
     pools: list[PoolMeta]
     slo: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    class_slo: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     warmup_requests: int = 0
     trace_block_hit_rate_infinite: float | None = None
     model: str = ""

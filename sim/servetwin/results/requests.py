@@ -74,6 +74,11 @@ class RequestTable:
         codes = np.array([label[1] == outcome for label in self._labels], bool)
         return codes[self.column(LABELS_COLUMN)] if len(self) else np.empty(0, bool)
 
+    def of_class(self, name: str) -> Bools:
+        """Which requests are of that class."""
+        codes = np.array([label[0] == name for label in self._labels], bool)
+        return codes[self.column(LABELS_COLUMN)] if len(self) else np.empty(0, bool)
+
     def reasons(self, outcome: str) -> dict[str, int]:
         """How many requests ended that way for each reason, most frequent first."""
         counts = np.bincount(self.column(LABELS_COLUMN), minlength=len(self._labels)).tolist()
@@ -120,6 +125,11 @@ def _absolute(distances: Ints, arrivals: Ints) -> Ints:
 class Latencies:
     """The per-request latencies of the completed, measured requests.
 
+    Args:
+        table: the requests.
+        warmup: how many of the first to arrive are left out.
+        only: which requests count at all; None = all.
+
     Attributes:
         ttft_ps: arrival → first output token [ps].
         e2e_ps: arrival → last output token [ps].
@@ -127,8 +137,10 @@ class Latencies:
         output_tokens: tokens generated.
     """
 
-    def __init__(self, table: RequestTable, warmup: int) -> None:
+    def __init__(self, table: RequestTable, warmup: int, only: Bools | None = None) -> None:
         chosen = table.with_outcome(COMPLETED) & table.measured(warmup)
+        if only is not None:
+            chosen &= only
         arrival = table.column("arrival_ps")[chosen]
         self.ttft_ps: Ints = table.column("first_token_ps")[chosen] - arrival
         self.e2e_ps: Ints = table.column("last_token_ps")[chosen] - arrival

@@ -11,21 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from servetwin.request import COMPLETED, OUTCOMES, REJECTED, UNFINISHED
 from servetwin.results import slo
 from servetwin.results.alerts import alerts
-from servetwin.results.exact import Bools, Floats, Ints, exact_float_sum, exact_sum
+from servetwin.results.classes import by_class
+from servetwin.results.exact import Bools, Ints, exact_sum
 from servetwin.results.ledger import Ledger
 from servetwin.results.meta import RunMeta
+from servetwin.results.percentiles import PERCENTS, STATISTICS, statistics
 from servetwin.results.requests import Latencies, RequestTable
 from servetwin.results.segments import RunSegments
 from servetwin.results.timeseries import TimeSeries
-from servetwin.units import PS_PER_MS, PS_PER_S
+from servetwin.units import PS_PER_S
 
-PERCENTS = (50.0, 90.0, 95.0, 99.0)
-STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 HOST_KEYS = ("wall_s", "cpu_s", "started_at", "out")
 """The only keys that may differ between two runs of the same scenario."""
 
@@ -75,26 +73,10 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     summary |= _cache(run)
     summary |= _resources(run, summary["output_tokens"])
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
+    summary["classes"] = by_class(run.requests, run.meta, measured, summary["duration_s"])
     horizon = run.series.horizon_ps
     summary["warnings"] = [*run.warnings, *alerts(summary, run.requests, horizon, run.interrupted)]
     return summary | dict.fromkeys(HOST_KEYS)
-
-
-def statistics(name: str, values_ms: Floats, total_ps: int | None = None) -> dict[str, float | None]:
-    """Mean, percentiles (numpy's linear interpolation) and maximum of some latencies, under ``name``.
-
-    Args:
-        name: the metric.
-        values_ms: the latencies [ms].
-        total_ps: their exact sum [ps], if it is a whole number.
-    """
-    keys = [f"{name}.{statistic}" for statistic in STATISTICS]
-    if not len(values_ms):
-        return dict.fromkeys(keys)
-    number = len(values_ms)
-    mean = exact_float_sum(values_ms) / number if total_ps is None else total_ps / (number * PS_PER_MS)
-    middle = np.percentile(values_ms, PERCENTS).tolist()
-    return dict(zip(keys, [mean, *middle, float(values_ms.max())], strict=True))
 
 
 def _identity(run: SummaryInputs) -> dict[str, Any]:

@@ -111,9 +111,10 @@ def build(
     parts = [(builder.pool(env, gateway, recorder, context, strict), builder.size) for builder in builders]
     cluster = Cluster(env, gateway, parts, recorder)
     source = Source(env, stream, gateway.submit)
-    gateway.on_finished = source.finished
+    if stream.reacts:
+        gateway.on_finished = source.finished
     if progress is not None:
-        gateway.on_finished = _counting(source.finished, progress, stream.expected, env)
+        gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = remarks(scenario, [builder.parts for builder in builders])
     return Simulation(scenario, env, cluster, stream, source, recorder, found)
 
@@ -230,6 +231,10 @@ def _meta(scenario: Scenario, builders: list[_PoolBuilder]) -> RunMeta:
         config_hash=config_hash(scenario),
         pools=pools,
         slo=scenario.slo.model_dump(exclude_none=True),
+        class_slo={
+            entry.name: {} if entry.slo is None else entry.slo.model_dump(exclude_none=True)
+            for entry in scenario.workload.classes
+        },
         warmup_requests=scenario.run.warmup_requests,
         model=", ".join(models),
     )

@@ -82,7 +82,7 @@ ENGINE_CHECKS = (
         "deadlines-without-limits",
         "scheduling",
         "no class of the workload has slo.ttft_ms, so no request has a deadline",
-        lambda pool, scenario: _policy(pool) == "edf" and all(entry.slo is None for entry in scenario.workload.classes),
+        lambda pool, scenario: _policy(pool) == "edf" and all(entry.ttft_ps < 0 for entry in scenario.workload.classes),
     ),
     Check(
         "priorities-all-equal",

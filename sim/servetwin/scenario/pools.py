@@ -14,7 +14,11 @@ from servetwin.scenario.schema import ModelReference, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
 
-_PLACES = {"parallel.tensor": "parallel.tensor", "gpu_memory_utilization": "engine.gpu_memory_utilization"}
+_PLACES = {
+    "parallel.tensor": "parallel.tensor",
+    "gpu_memory_utilization": "engine.gpu_memory_utilization",
+    "max_num_seqs": "engine.max_num_seqs",
+}
 """Where a pool has what physics names."""
 
 
@@ -78,6 +82,7 @@ class PoolParts:
         """
         engine = pool.engine
         assert engine.gpu_memory_utilization is not None and engine.max_num_batched_tokens is not None
+        assert engine.max_num_seqs is not None
         with placed_in(place, self.gpu):
             return kv_room(
                 self.model,
@@ -89,6 +94,7 @@ class PoolParts:
                 max_num_batched_tokens=engine.max_num_batched_tokens,
                 block_size=engine.block_size,
                 calibration=self.calibration,
+                max_num_seqs=engine.max_num_seqs,
             )
 
 
@@ -139,8 +145,8 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         calibration=catalog.calibration(scenario.physics.calibration),
         tensor=pool.parallel.tensor,
         weights=model.native_weights if weights == "auto" else weights,
-        # vLLM's kv_cache_dtype auto is the dtype of the activations, which is bf16 for all bundled models.
-        kv_cache="bf16" if kv_cache == "auto" else kv_cache,
+        # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
+        kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
     )
 
 

@@ -67,6 +67,34 @@ def _room(pool: Pool, parts: PoolParts) -> int:
         return 0
 
 
+def _calibration(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    """GPUs whose kernels nobody measured: a guess from another GPU of their architecture, or of one like it."""
+    for gpu, calibration in {part.gpu.name: (part.gpu, part.calibration) for part in parts}.values():
+        owner = calibration.kernels_of(gpu.name, gpu.architecture)
+        if owner is not None and owner != gpu.name:
+            yield (
+                f"calibration {calibration.name} has no kernel constants of {gpu.name}: those of {owner} are used, "
+                f"which stands for the architecture {gpu.architecture}, so its step times are an extrapolation"
+            )
+
+
+def _models(_: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    notes = {part.model.name: part.model.notes for part in parts}
+    for name, sentences in notes.items():
+        for sentence in sentences:
+            yield f"model {name}: {sentence}"
+
+
+def _states(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    for index, (pool, part) in enumerate(zip(scenario.cluster.pools, parts, strict=True)):
+        if part.model.state_bytes() and pool.engine.prefix_caching:
+            yield (
+                f"cluster.pools.{index}.engine.prefix_caching finds prefixes of any length, but {part.model.name} has "
+                "constant-state layers, whose states an engine keeps at few places of a prefix or at none: hits are "
+                "overestimated"
+            )
+
+
 def _router(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     replicas = sum(pool.replicas or 1 for pool in scenario.cluster.pools)
     if replicas == 1 and scenario.router.policy in _SAME_WITH_ONE:
@@ -95,6 +123,9 @@ def _sessions(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
 REMARKS = (
     Remark("unknown-version", _version),
     Remark("more-blocks-than-memory", _blocks),
+    Remark("derived-calibration", _calibration),
+    Remark("model-approximated", _models),
+    Remark("states-and-prefixes", _states),
     Remark("router-of-one-replica", _router),
     Remark("priorities-not-used", _priorities),
     Remark("sessions-of-one-turn", _sessions),

@@ -212,10 +212,8 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
     if not cluster.gateway.submitted and not cluster.interrupted:
         warnings.append("no request arrived: run.duration_s ends before the first one, so there is nothing to measure")
     counts = stream.trace_counts
-    if counts is not None and counts.skipped:
-        warnings.append(
-            f"{counts.skipped:,} of {counts.read:,} rows of the trace were skipped; the first: {counts.first_skipped}"
-        )
+    if counts is not None:
+        warnings.extend(counts.remarks())
     return recorder.result(
         end_ps=end_ps,
         ledgers=cluster.ledger(end_ps),

@@ -38,7 +38,8 @@ Routing = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy
 AdmissionPolicy = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "admission"))]
 
 
-def _check_name(value: str) -> str:
+def check_name(value: str) -> str:
+    """A name that may be part of file names; raises ``ValueError`` for any other."""
     if not _NAME.fullmatch(value):
         raise ValueError("a name has letters, digits and _ . + - only, and starts with a letter or a digit")
     if len(value) > _LONGEST_NAME:
@@ -63,7 +64,7 @@ def _check_version(value: object) -> object:
     return value
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
+Name = Annotated[str, AfterValidator(check_name)]
 _MOST = 10**9
 """Beyond this a count is a slip of the keyboard."""
 

@@ -72,7 +72,11 @@ def _with_content(value: Any, key: str = "") -> Any:
 
 
 def _file_hash(path: Path) -> str:
+    """The hash of a file's content; of a folder, that of the files in it."""
     try:
+        if path.is_dir():
+            parts = [f"{entry.name} {_file_hash(entry)}" for entry in sorted(path.iterdir()) if entry.is_file()]
+            return hashlib.sha256("\n".join(parts).encode()).hexdigest()
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:

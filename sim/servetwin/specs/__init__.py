@@ -3,12 +3,11 @@
 Frozen data with its formulas as methods; nothing here knows where the figures come from.
 """
 
+from servetwin.specs.attention import Attention, GroupedAttention, LatentAttention, StateAttention
 from servetwin.specs.calibration import Calibration, KernelConstants
 from servetwin.specs.hardware import Gpu, Link, Node, Source, StorageTier
 from servetwin.specs.layers import (
     DenseMlp,
-    GroupedAttention,
-    LatentAttention,
     Layer,
     MoeMlp,
     bytes_per_value,
@@ -17,6 +16,7 @@ from servetwin.specs.layers import (
 from servetwin.specs.model import ModelSpec
 
 __all__ = [
+    "Attention",
     "Calibration",
     "DenseMlp",
     "Gpu",
@@ -29,6 +29,7 @@ __all__ = [
     "MoeMlp",
     "Node",
     "Source",
+    "StateAttention",
     "StorageTier",
     "bytes_per_value",
     "padded_vocab",

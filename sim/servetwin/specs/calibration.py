@@ -99,8 +99,13 @@ class Calibration:
 
     def kernels_for(self, gpu: str, architecture: str) -> KernelConstants | None:
         """The constants of a GPU by its name, else of its architecture's representative, else None."""
+        return dict(self.kernels).get(self.kernels_of(gpu, architecture) or "")
+
+    def kernels_of(self, gpu: str, architecture: str) -> str | None:
+        """Whose constants stand for a GPU: its own name, that of its architecture's representative, or None."""
         known = dict(self.kernels)
-        return known.get(gpu) or known.get(dict(self.architectures).get(architecture, ""))
+        representative = dict(self.architectures).get(architecture)
+        return next((name for name in (gpu, representative) if name in known), None)
 
     def sampling(self, mode: str) -> float:
         """Seconds [s] per row of logits and 32,000 tokens of vocabulary for a sampling mode."""

@@ -36,8 +36,8 @@ class Gpu:
         hbm_bytes_per_s: memory bandwidth of the data sheet [B/s].
         flops: dense peak arithmetic by data type [FLOP/s], without sparsity.
         nvlink_bytes_per_s: bandwidth to the other GPUs of its node, one direction [B/s] (NVLink, else PCIe).
-        price_per_hour_usd: price [USD per GPU and hour].
-        tdp_watts: board power limit [W].
+        price_per_hour_usd: price [USD per GPU and hour]; None where the profile quotes none.
+        tdp_watts: board power limit [W]; None where the profile gives none.
         nvlink_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
         all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
         sources: a source for each figure.
@@ -49,8 +49,8 @@ class Gpu:
     hbm_bytes_per_s: float
     flops: tuple[tuple[str, float], ...]
     nvlink_bytes_per_s: float
-    price_per_hour_usd: float
-    tdp_watts: float
+    price_per_hour_usd: float | None = None
+    tdp_watts: float | None = None
     all_reduce: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
     sources: tuple[Source, ...] = ()
     nvlink_domain: int = 8
@@ -75,32 +75,13 @@ class Link:
         name: its name.
         bytes_per_s: bandwidth, one direction [B/s].
         latency_s: time until the first byte arrives [s].
+        sources: a source for each figure.
     """
 
     name: str
     bytes_per_s: float
     latency_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A server.
-
-    Attributes:
-        name: its name.
-        gpu: name of its GPUs in the catalogue.
-        gpus: how many.
-        gpus_per_domain: GPUs that reach each other over NVLink.
-        nic: network link of each GPU.
-        memory_bytes: host memory [B].
-    """
-
-    name: str
-    gpu: str
-    gpus: int
-    gpus_per_domain: int
-    nic: Link
-    memory_bytes: int
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +94,7 @@ class StorageTier:
         read_bytes_per_s: read bandwidth [B/s].
         write_bytes_per_s: write bandwidth [B/s].
         latency_s: time to the first byte [s].
+        sources: a source for each figure.
     """
 
     name: str
@@ -120,3 +102,31 @@ class StorageTier:
     read_bytes_per_s: float
     write_bytes_per_s: float
     latency_s: float = 0.0
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server, or a rack whose GPUs are one NVLink domain.
+
+    Attributes:
+        name: its name.
+        gpu: name of its GPUs in the catalogue.
+        gpus: how many.
+        gpus_per_domain: GPUs that reach each other over NVLink or its like.
+        nic: network link of each GPU.
+        memory_bytes: host memory [B].
+        host_link: link between each GPU and host memory; None where the profile gives none.
+        storage: local drives, all of them together; None where the profile gives none.
+        sources: a source for each figure; those of the links and the storage stand in their own profiles.
+    """
+
+    name: str
+    gpu: str
+    gpus: int
+    gpus_per_domain: int
+    nic: Link
+    memory_bytes: int
+    host_link: Link | None = None
+    storage: StorageTier | None = None
+    sources: tuple[Source, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from servetwin.specs.attention import LatentAttention, StateAttention
 from servetwin.specs.layers import QUANTISABLE, Layer, MoeMlp, bytes_per_value, padded_vocab
 
 
@@ -20,6 +21,11 @@ class ModelSpec:
         max_position: longest sequence [tokens] that the configuration allows.
         native_weights: precision in which the weights are published: bf16, fp16, fp8, int4, mxfp4, …
         quantised_parts: the parts that have that precision (see ``servetwin.specs.layers``); the rest is bf16.
+        native_kv_cache: precision of the KV cache that the checkpoint asks for.
+        position_rows: rows of a learned table of positions; 0 = none.
+        mtp_parameters: weights for multi-token prediction that a checkpoint may hold besides; not among ``parameters``.
+        vision_parameters: weights of a vision tower, about; not among ``parameters``.
+        notes: what the simulator approximates or could not read of this model, in sentences.
         source: where the shapes come from, and when.
     """
 
@@ -31,6 +37,11 @@ class ModelSpec:
     max_position: int
     native_weights: str = "bf16"
     quantised_parts: tuple[str, ...] = ()
+    native_kv_cache: str = "bf16"
+    position_rows: int = 0
+    mtp_parameters: int = 0
+    vision_parameters: int = 0
+    notes: tuple[str, ...] = ()
     source: str = ""
 
     @property
@@ -80,8 +91,9 @@ class ModelSpec:
         return total
 
     def parameters(self) -> int:
-        """All weights, embeddings included; biases are left out."""
-        return sum(self.parts().values()) + self.vocab * self.hidden * (1 if self.tied_embeddings else 2)
+        """All weights of the language model, embeddings included; biases are left out."""
+        rows = self.vocab * (1 if self.tied_embeddings else 2) + self.position_rows
+        return sum(self.parts().values()) + rows * self.hidden
 
     def active_parameters(self) -> int:
         """Weights that one token is multiplied with: its experts, the output matrix, not the embedding."""
@@ -104,7 +116,7 @@ class ModelSpec:
         """
         matrices = 1 if self.tied_embeddings else 2
         layers = sum(self._layer_bytes(layer, weights, tensor, every_expert=True) for layer in self.layers)
-        return self._vocabulary_bytes(tensor) * matrices + layers
+        return self._vocabulary_bytes(tensor) * matrices + 2.0 * self.position_rows * self.hidden + layers
 
     def step_weight_bytes(self, weights: str = "auto", tensor: int = 1) -> float:
         """Bytes [B] of weights that any step must read on one of ``tensor`` ranks.
@@ -133,11 +145,18 @@ class ModelSpec:
         """KV cache [B] that one more token of a long sequence takes on one of ``tensor`` ranks.
 
         Layers with a sliding window hold a constant amount per sequence where other layers hold all of it, so
-        they do not count; where every layer has a window, and for chunked attention, all layers count.
+        they do not count; where no layer holds all, and for chunked attention, all layers count. Constant-state
+        layers hold nothing per token (see ``state_bytes``).
         """
-        kept = [layer for layer in self.layers if layer.attention.window is None or layer.attention.chunked]
-        values = sum(layer.count * layer.attention.kv_values(tensor) for layer in kept or self.layers)
-        return values * bytes_per_value(dtype)
+        kept = [layer for layer in self.layers if layer.attention.keeps_cache]
+        return sum(
+            layer.count * (layer.attention.kv_bytes(tensor, dtype) + layer.attention.index_bytes())
+            for layer in kept or self.layers
+        )
+
+    def state_bytes(self, tensor: int = 1) -> float:
+        """Bytes [B] that a request takes on one of ``tensor`` ranks however long it is: its constant-size states."""
+        return sum(layer.count * layer.attention.state_bytes(tensor) for layer in self.layers)
 
     def flops_per_token(self, context: float = 0.0) -> float:
         """Arithmetic [FLOP] to compute one token, its row of logits included.
@@ -150,4 +169,25 @@ class ModelSpec:
             window = layer.attention.window
             attended = context if window is None else min(context, window)
             total += layer.count * attended * layer.attention.decode_flops()
+            total += layer.count * (context * layer.attention.index_flops() + layer.attention.state_flops())
         return total
+
+
+def approximations(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    """What is approximated of layers, in sentences."""
+    found = []
+    states = sum(layer.count for layer in layers if isinstance(layer.attention, StateAttention))
+    if states:
+        found.append(
+            f"{states} of {sum(layer.count for layer in layers)} layers keep a state of constant size; "
+            "their price is an approximation"
+        )
+    sparse = next(
+        (a for a in (layer.attention for layer in layers) if isinstance(a, LatentAttention) and a.top_k), None
+    )
+    if sparse is not None:
+        found.append(
+            f"sparse attention is approximated: a window of {sparse.top_k:,} tokens, and an indexer that is linear "
+            "in the context"
+        )
+    return tuple(found)

@@ -1,124 +1,131 @@
-"""The stream of multi-turn sessions."""
+"""The stream of requests that come in sessions, or from classes with a life of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import repeat
 
-from servetwin.request import Request, Segment
+from servetwin.request import Request
 from servetwin.workload.contents import Kind
-from servetwin.workload.stream import LOST, RequestStream, Starts, in_time
+from servetwin.workload.documents import Head
+from servetwin.workload.live import LiveSession
+from servetwin.workload.script import SessionDraws, write
+from servetwin.workload.stream import Clients, RequestStream, in_time
 
 
-@dataclass(slots=True)
-class SessionDraws:
-    """Where sessions take their contents from, one after the other.
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """A class of requests with all that its prompts and sessions are drawn from.
 
     Attributes:
-        kinds: their classes, with the lengths of first prompts and of outputs.
-        turns: numbers of turns.
-        turn_prompts: new tokens of later turns; None = as first prompts.
-        thinks: think times [ps].
-        heads: shared prefixes; None = no prefix.
-        pause: the field of the workload that sets ``thinks``, and its value.
+        kind: the class, with its lengths.
+        heads: what its prompts start with; None = nothing.
+        sessions: its sessions; None = single requests.
     """
 
-    kinds: Iterator[Kind]
-    turns: Iterator[int]
-    turn_prompts: Iterator[int] | None
-    thinks: Iterator[int]
-    heads: Iterator[Segment] | None
-    pause: tuple[str, object] = ("workload.sessions.think_time_s", None)
-
-
-@dataclass(slots=True)
-class _Turn:
-    new_tokens: int
-    output_tokens: int
-    think_ps: int
-
-
-@dataclass(slots=True)
-class _Session:
-    number: int
-    first_id: int
     kind: Kind
-    head: tuple[Segment, ...]
-    head_tokens: int
-    turns: list[_Turn]
-    next_turn: int = 0
-    history: int = 0
+    heads: Iterator[Head] | None
+    sessions: SessionDraws | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Requests, or sessions, that arrive by one process.
+
+    Attributes:
+        times: the starts that do not depend on the system [ps], ascending; in a closed loop the clients' first.
+        clients: the clients of a closed loop; None = open.
+        lanes: the class of one start after the other.
+        pace: the field of the workload that sets ``times``, and its value.
+        think: the field that sets how soon a client goes on, and its value.
+    """
+
+    times: Iterator[int]
+    clients: Clients | None
+    lanes: Iterator[Lane]
+    pace: tuple[str, object]
+    think: tuple[str, object]
 
 
 class SessionStream(RequestStream):
-    """Sessions that start on their own, each of whose later turns follows the answer to the one before.
+    """Sessions and single requests of one or more groups.
+
+    A session draws all that it will say, and reserves the ids of its requests, when it starts: what requests are never
+    depends on how the system fares. Sessions are started until their requests make up the limit; the last one is cut.
 
     Args:
-        starts: when they start; the clients of a closed loop hold one session after the other. Sessions are
-            started until their turns make up the limit of requests, the last one is cut.
-        draws: where their contents come from.
+        groups: the arrivals.
+        limit: most requests.
+        until_ps: no request arrives then or later [ps].
+        expected: how many requests will come, at most; None = unknown.
     """
 
-    def __init__(self, starts: Starts, draws: SessionDraws) -> None:
-        super().__init__(starts.expected)
-        self._starts = starts
-        self._draws = draws
+    def __init__(self, groups: Sequence[Group], limit: int, until_ps: int, expected: int | None) -> None:
+        super().__init__(expected)
+        self._groups = groups
+        self._limit = limit
+        self._until_ps = until_ps
         self._sessions = 0
         self._reserved = 0
-        self._live: dict[int, _Session] = {}
+        self._live: dict[int, tuple[LiveSession, Group]] = {}
+        # Single requests of closed loops, by their id.
+        self._single: dict[int, Group] = {}
 
     def __iter__(self) -> Iterator[Request]:
-        """The first turns of sessions that start on their own."""
-        until, limit = self._starts.until_ps, self._starts.limit
-        for start in self._starts.times:
+        """The requests that do not depend on the system, in order of arrival."""
+        groups, until, limit = self._groups, self._until_ps, self._limit
+        starts: Iterator[tuple[int, int]] = zip(groups[0].times, repeat(0), strict=False)
+        if len(groups) > 1:
+            starts = merge(*(zip(group.times, repeat(i), strict=False) for i, group in enumerate(groups)))
+        for start, index in starts:
             if start >= until or self._reserved >= limit:
                 return
-            yield self._open(in_time(start, *self._starts.pace))
+            group = groups[index]
+            yield self._open(group, in_time(start, *group.pace))
 
-    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
-        """The next turn; after the last, in a closed loop, the first turn of the client's next session."""
-        session, starts = self._live[request.session_id], self._starts
-        if request.outcome not in LOST and session.next_turn < len(session.turns):
-            arrival = visible_ps + session.turns[session.next_turn].think_ps
-            if arrival < starts.until_ps:
-                return self._turn(session, in_time(arrival, *self._draws.pause))
-        del self._live[session.number]
-        if starts.clients is None or self._reserved >= starts.limit:
-            return None
-        arrival = starts.clients.returns_ps(request, visible_ps)
-        return self._open(in_time(arrival, *starts.think)) if arrival < starts.until_ps else None
+    def on_finished(self, request: Request, visible_ps: int) -> Sequence[Request]:
+        """What follows in the session; after its end, in a closed loop, what the client does next."""
+        group = self._single.pop(request.id, None)
+        if request.session_id >= 0:
+            session, group = self._live[request.session_id]
+            following = session.after(request, visible_ps, self._until_ps)
+            if following:
+                for item in following:
+                    self._see(item)
+                return following
+            if session.running:
+                return ()
+            del self._live[request.session_id]
+        if group is None or group.clients is None or self._reserved >= self._limit:
+            return ()
+        arrival = group.clients.returns_ps(request, visible_ps)
+        return (self._open(group, in_time(arrival, *group.think)),) if arrival < self._until_ps else ()
 
-    def _open(self, arrival_ps: int) -> Request:
-        draws = self._draws
-        kind = next(draws.kinds)
-        head = next(draws.heads) if draws.heads is not None else None
-        number = min(next(draws.turns), self._starts.limit - self._reserved)
-        later = draws.turn_prompts if draws.turn_prompts is not None else kind.prompts
-        turns = [_Turn(next(kind.prompts), next(kind.outputs), 0)]
-        turns += [_Turn(next(later), next(kind.outputs), next(draws.thinks)) for _ in range(number - 1)]
-        session = _Session(self._sessions, self._reserved, kind, (head,) if head else (), head[1] if head else 0, turns)
-        self._live[session.number] = session
-        self._sessions += 1
-        self._reserved += number
-        return self._turn(session, arrival_ps)
-
-    def _turn(self, session: _Session, arrival_ps: int) -> Request:
-        index = session.next_turn
-        turn = session.turns[index]
-        said = session.history + turn.new_tokens
-        prompt = session.head_tokens + said
-        request = Request(
-            session.first_id + index,
-            arrival_ps,
-            prompt,
-            turn.output_tokens,
-            (*session.head, (("session", session.number), said)),
-            continues=True,
-            session_id=session.number,
-            turn=index,
-        )
-        session.kind.stamp(request)
-        session.history = said + turn.output_tokens
-        session.next_turn = index + 1
-        self.max_tokens_seen = max(self.max_tokens_seen, prompt + turn.output_tokens)
+    def _open(self, group: Group, arrival_ps: int) -> Request:
+        lane = next(group.lanes)
+        head, head_tokens = next(lane.heads) if lane.heads is not None else ((), 0)
+        kind, first = lane.kind, self._reserved
+        if lane.sessions is None:
+            prompt, output = next(kind.prompts), next(kind.outputs)
+            segments = (*head, (("request", first), prompt)) if head else ()
+            request = Request(first, arrival_ps, head_tokens + prompt, output, segments)
+            kind.stamp(request)
+            self._reserved += 1
+            if group.clients is not None:
+                self._single[first] = group
+        else:
+            turns, requests = write(lane.sessions, kind, self._limit - first)
+            session = LiveSession(self._sessions, first, kind, head, head_tokens, turns, lane.sessions.pauses)
+            self._live[session.number] = (session, group)
+            self._sessions += 1
+            self._reserved += requests
+            request = session.open(arrival_ps)
+        self._see(request)
         return request
+
+    def _see(self, request: Request) -> None:
+        tokens = request.prompt_tokens + request.output_tokens
+        if tokens > self.max_tokens_seen:
+            self.max_tokens_seen = tokens

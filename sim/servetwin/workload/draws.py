@@ -20,7 +20,9 @@ def lognormal(generator: np.random.Generator, count: int, mean: float, std: floa
 
     With s² = ln(1 + (std/mean)²) and m = ln(mean) − s²/2 the numbers are exp(m + s·z).
     """
-    variance = math.log1p((std / mean) ** 2)
+    ratio = std / mean
+    # Squared, an extreme ratio would exceed the range of a float.
+    variance = math.log1p(ratio**2) if ratio < 1e100 else 2 * (math.log(std) - math.log(mean))
     z = generator.standard_normal(count)
     return np.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * z)
 
@@ -34,6 +36,12 @@ def choices(generator: np.random.Generator, count: int, cumulative: Floats) -> n
     return picks
 
 
+def zipf_indices(generator: np.random.Generator, size: int, exponent: float) -> Iterator[int]:
+    """Indices from 0 to ``size`` − 1 without end, index k with a probability proportional to 1/(k + 1)^exponent."""
+    cumulative = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -exponent)
+    return endless(lambda count: choices(generator, count, cumulative).tolist())
+
+
 def whole(values: Floats, low: float, high: float) -> list[int]:
     """``values`` rounded to whole numbers and clipped to ``[low, high]``."""
     rounded: list[int] = np.clip(np.rint(values), low, high).astype(np.int64).tolist()
@@ -43,7 +51,7 @@ def whole(values: Floats, low: float, high: float) -> list[int]:
 def picoseconds(seconds: Floats) -> list[int]:
     """``seconds`` [s] in whole picoseconds; Python integers, for long spans exceed 64 bits."""
     # The longest tails of a gap may be infinite as floats, which no integer is: 1e30 ps outlast every run.
-    scaled = np.minimum(np.rint(seconds * PS_PER_S), 1e30)
+    scaled = np.rint(np.minimum(seconds, 1e30 / PS_PER_S) * PS_PER_S)
     return list(map(int, scaled.tolist()))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -160,6 +160,42 @@ class EmpiricalLength(Length):
         return endless(lambda count: values[choices(generator, count, cumulative)].tolist())
 
 
+Percentile = Annotated[float, Field(strict=True, ge=0, le=100)]
+"""A percentile, 0 to 100."""
+
+
+class PercentileLength(Length):
+    """By its percentiles, as dashboards and papers give them: straight lines between the points given.
+
+    That the lengths between two percentiles are spread evenly is an assumption: the mean is right only if enough points
+    are given, above all in the tail.
+    """
+
+    distribution: Literal["percentiles"]
+    points: tuple[tuple[Percentile, Count], ...] = Field(
+        min_length=2,
+        max_length=10_000,
+        description="Pairs of a percentile (0 to 100) and the length at it, in ascending order; the first percentile "
+        "is 0 (the shortest length), the last 100 (the longest).",
+    )
+
+    @model_validator(mode="after")
+    def _ascending(self) -> PercentileLength:
+        percentiles = [percentile for percentile, _ in self.points]
+        if percentiles[0] != 0 or percentiles[-1] != 100:
+            raise ValueError("the first percentile is 0, the last 100")
+        if any(low >= high for low, high in pairwise(percentiles)):
+            raise ValueError("the percentiles must ascend")
+        if any(low > high for (_, low), (_, high) in pairwise(self.points)):
+            raise ValueError("a length must not be below that of a lower percentile")
+        return self
+
+    def draw(self, generator: np.random.Generator, count: int) -> list[int]:
+        """``count`` lengths, each at least 1."""
+        percentiles, lengths = zip(*self.points, strict=True)
+        return whole(np.interp(100 * generator.random(count), percentiles, lengths), lengths[0], lengths[-1])
+
+
 def _load(file: str, base: Path) -> EmpiricalLength:
     values: list[int] = []
     weights: list[float] = []
@@ -194,7 +230,13 @@ def _weight(text: str) -> float | None:
 
 
 Lengths = Annotated[
-    ConstantLength | NormalLength | LognormalLength | UniformLength | ExponentialLength | EmpiricalLength,
+    ConstantLength
+    | NormalLength
+    | LognormalLength
+    | UniformLength
+    | ExponentialLength
+    | EmpiricalLength
+    | PercentileLength,
     Field(discriminator="distribution"),
     BareNumber("integer"),
 ]

@@ -13,10 +13,17 @@ from pydantic import Field, model_validator
 from servetwin.request import Segment
 from servetwin.streams import BLOCK, Streams
 from servetwin.workload.base import Part
-from servetwin.workload.draws import choices
+from servetwin.workload.draws import zipf_indices
 from servetwin.workload.lengths import Length, Lengths
 
 MAX_PROMPTS = 10_000_000
+
+
+Owner = tuple[str, ...]
+"""The name of a class, or nothing."""
+
+ZipfExponent = Annotated[float, Field(strict=True, ge=0, le=100)]
+"""Exponent of a Zipf distribution; 0 = uniform."""
 
 
 class Prefixes(Part):
@@ -28,7 +35,7 @@ class Prefixes(Part):
 
     groups: Annotated[int, Field(strict=True, ge=1, le=MAX_PROMPTS)] = Field(description="Number of groups.")
     tokens: Lengths = Field(description="Length of the prefix, drawn once for each group.")
-    zipf_exponent: Annotated[float, Field(strict=True, ge=0, le=100)] = Field(
+    zipf_exponent: ZipfExponent = Field(
         0.0, description="Group k is chosen with a probability proportional to 1/k^exponent; 0 = all alike."
     )
     prompts_per_group: Annotated[int, Field(strict=True, ge=1, le=MAX_PROMPTS)] | None = Field(
@@ -48,10 +55,17 @@ class Prefixes(Part):
             raise ValueError(f"groups × prompts_per_group must not exceed {MAX_PROMPTS:,}")
         return self
 
-    def heads(self, streams: Streams, base: Path) -> Iterator[Segment]:
-        """The shared prefix of one request after the other."""
-        segments = self._groups(streams, base)
-        return (segments[group] for group in self._picks(streams))
+    def heads(self, streams: Streams, base: Path, owner: Owner = (), reader: Owner = ()) -> Iterator[Segment]:
+        """The shared prefix of one request after the other.
+
+        Args:
+            streams: the run's random streams.
+            base: the folder that relative file names are meant from.
+            owner: the class whose prefixes these are, which nobody else has; nothing = those of the workload.
+            reader: the class whose requests these are; nothing = whoever comes.
+        """
+        segments = self._groups(streams, base, owner)
+        return (segments[group] for group in self._picks(streams, reader))
 
     def whole_prompts(
         self, streams: Streams, base: Path, questions: Length
@@ -71,18 +85,15 @@ class Prefixes(Part):
         groups = self._picks(streams)
         return (prompts[group + self.groups * row] for group, row in zip(groups, rows, strict=False))
 
-    def _groups(self, streams: Streams, base: Path) -> list[Segment]:
-        lengths = self.tokens.stream(streams.generator("workload", "prefix tokens"), base)
-        return [(("prefix", group), tokens) for group, tokens in zip(range(self.groups), lengths, strict=False)]
+    def _groups(self, streams: Streams, base: Path, owner: Owner = ()) -> list[Segment]:
+        lengths = self.tokens.stream(streams.generator("workload", "prefix tokens", *owner), base)
+        return [(("prefix", *owner, group), tokens) for group, tokens in zip(range(self.groups), lengths, strict=False)]
 
-    def _picks(self, streams: Streams) -> Iterator[int]:
+    def _picks(self, streams: Streams, reader: Owner = ()) -> Iterator[int]:
         """The group of one request after the other."""
         if self.order == "cycled":
             return (number % self.groups for number in count())
-        generator = streams.generator("workload", "prefix group")
-        ranks = np.arange(1, self.groups + 1, dtype=np.float64)
-        cumulative = np.cumsum(ranks**-self.zipf_exponent)
-        return (group for _ in count() for group in choices(generator, BLOCK, cumulative).tolist())
+        return zipf_indices(streams.generator("workload", "prefix group", *reader), self.groups, self.zipf_exponent)
 
 
 def _uniform_indices(generator: np.random.Generator, size: int) -> Iterator[int]:

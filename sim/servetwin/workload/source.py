@@ -42,22 +42,20 @@ class Source:
     def finished(self, request: Request, visible_ps: int) -> None:
         """Tell that ``request`` has met its end, whatever its outcome, which must be set.
 
-        A follow-up arrives at least 1 ps from now: it never shares the instant of the step boundary that caused it.
+        What follows arrives at least 1 ps from now: it never shares the instant of the step boundary that caused it.
 
         Args:
             request: the request.
             visible_ps: when its last token became visible, or it was refused or lost [ps].
         """
-        followup = self._stream.on_finished(request, visible_ps)
-        if followup is None:
-            return
-        late = int(self._env.now) + 1 - followup.arrival_ps
-        if late > 0:
-            followup.arrival_ps += late
-            if followup.deadline_ps >= 0:
-                followup.deadline_ps += late
-        heappush(self._followups, (followup.arrival_ps, followup.id, followup))
-        self._nap.shorten(followup.arrival_ps)
+        for followup in self._stream.on_finished(request, visible_ps):
+            late = self._env._now + 1 - followup.arrival_ps
+            if late > 0:
+                followup.arrival_ps += late
+                if followup.deadline_ps >= 0:
+                    followup.deadline_ps += late
+            heappush(self._followups, (followup.arrival_ps, followup.id, followup))
+            self._nap.shorten(followup.arrival_ps)
 
     def _sleep(self) -> None:
         """Sleep until the next arrival."""

@@ -1,4 +1,4 @@
-"""Streams of requests: one-shot requests, sessions and replayed traces, open or closed loop.
+"""Streams of requests: the base of all, and one-shot requests, open or closed loop.
 
 A stream is iterated over for the arrivals that do not depend on the system, and asked through ``on_finished``
 for those that do. What a request is (its id, lengths, prefix, class) never depends on how the system fares in
@@ -11,13 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 from servetwin.errors import ScenarioError
-from servetwin.request import CANCELLED, FAILED, REJECTED, Request, Segment
+from servetwin.request import CANCELLED, FAILED, REJECTED, Request
 from servetwin.units import MAX_DAYS, MAX_PS, PS_PER_S
-from servetwin.workload.contents import Content, Kind
-from servetwin.workload.traces.trace import Trace, TraceCounts, infinite_hit_rate
+from servetwin.workload.contents import Content
+from servetwin.workload.traces.trace import TraceCounts
 
 LOST = frozenset((REJECTED, FAILED, CANCELLED))
 NO_LIMIT = 1 << 200
@@ -55,6 +54,7 @@ class RequestStream(ABC):
         trace_block_hit_rate_infinite: share of the trace's blocks that an endless cache would find, over all
             its requests in order; None where there are no block ids.
         trace_counts: what became of the trace's rows; None without a trace.
+        reacts: whether requests may follow from the end of others.
     """
 
     def __init__(self, expected: int | None) -> None:
@@ -62,21 +62,22 @@ class RequestStream(ABC):
         self.max_tokens_seen = 0
         self.trace_block_hit_rate_infinite: float | None = None
         self.trace_counts: TraceCounts | None = None
+        self.reacts = True
 
     @abstractmethod
     def __iter__(self) -> Iterator[Request]:
         """The requests whose arrivals do not depend on the system, in order of arrival; can be read once."""
 
-    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
-        """The request that follows from the end of ``request``, or None.
+    def on_finished(self, request: Request, visible_ps: int) -> Sequence[Request]:
+        """The requests that follow from the end of ``request``: in general one or none, several where an agent forks.
 
         Args:
             request: a request of this stream that has met its end.
-            visible_ps: when its last token became visible, or it was refused or lost [ps]; the follow-up
+            visible_ps: when its last token became visible, or it was refused or lost [ps]; what follows
                 arrives no earlier.
         """
         del request, visible_ps
-        return None
+        return ()
 
 
 class Clients:
@@ -130,6 +131,7 @@ class OneShotStream(RequestStream):
 
     def __init__(self, starts: Starts, contents: Iterator[Content]) -> None:
         super().__init__(starts.expected)
+        self.reacts = starts.clients is not None
         self._starts = starts
         self._contents = contents
         self._created = 0
@@ -140,15 +142,17 @@ class OneShotStream(RequestStream):
         for arrival in self._starts.times:
             if arrival >= until or self._created >= limit:
                 return
-            yield self._create(in_time(arrival, *self._starts.pace))
+            if arrival > MAX_PS:
+                in_time(arrival, *self._starts.pace)
+            yield self._create(arrival)
 
-    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
-        """The next request of the client whose request this was; None in an open stream."""
+    def on_finished(self, request: Request, visible_ps: int) -> Sequence[Request]:
+        """The next request of the client whose request this was; nothing in an open stream."""
         starts = self._starts
         if starts.clients is None or self._created >= starts.limit:
-            return None
+            return ()
         arrival = starts.clients.returns_ps(request, visible_ps)
-        return self._create(in_time(arrival, *starts.think)) if arrival < starts.until_ps else None
+        return (self._create(in_time(arrival, *starts.think)),) if arrival < starts.until_ps else ()
 
     def _create(self, arrival_ps: int) -> Request:
         prompt, output, segments, kind = next(self._contents)
@@ -159,46 +163,3 @@ class OneShotStream(RequestStream):
         if prompt + output > self.max_tokens_seen:
             self.max_tokens_seen = prompt + output
         return request
-
-
-class TraceStream(RequestStream):
-    """The requests of a recorded trace.
-
-    Args:
-        trace: the trace.
-        kinds: the class of one request after the other; None = no classes.
-        limit: most requests.
-        until_ps: no request arrives then or later [ps].
-    """
-
-    def __init__(self, trace: Trace, kinds: Iterator[Kind] | None, limit: int, until_ps: int) -> None:
-        super().__init__(min(len(trace.times_ps), limit))
-        self.trace_block_hit_rate_infinite = infinite_hit_rate(trace)
-        self.trace_counts = trace.counts
-        self._trace = trace
-        self._kinds = kinds
-        self._until_ps = until_ps
-
-    def __iter__(self) -> Iterator[Request]:
-        """The requests in order of arrival."""
-        trace, until, size = self._trace, self._until_ps, self._trace.block_tokens
-        blocks: Iterator[tuple[int, ...]] = iter(trace.blocks) if size else repeat(())
-        columns = zip(range(self.expected or 0), trace.times_ps, trace.prompts, trace.outputs, blocks, strict=False)
-        for number, arrival, prompt, output, ids in columns:
-            if arrival >= until:
-                return
-            request = Request(number, arrival, prompt, output, block_segments(ids, prompt, size))
-            if self._kinds is not None:
-                next(self._kinds).stamp(request)
-            if prompt + output > self.max_tokens_seen:
-                self.max_tokens_seen = prompt + output
-            yield request
-
-
-def block_segments(ids: Sequence[int], prompt_tokens: int, block_tokens: int) -> tuple[Segment, ...]:
-    """The segments of a prompt known by its block ids, one a block, whatever the engine's block size."""
-    if not ids:
-        return ()
-    segments: list[Segment] = [(block, block_tokens) for block in ids]
-    segments[-1] = (ids[-1], prompt_tokens - block_tokens * (len(ids) - 1))
-    return tuple(segments)

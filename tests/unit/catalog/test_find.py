@@ -48,7 +48,12 @@ def test_models_by_the_names_that_people_use(name: str, expected: str) -> None:
     [
         ("H100", "h100-sxm"), ("H100-SXM-80GB", "h100-sxm"), ("H100-80GB-HBM3", "h100-sxm"),
         ("A100-80GB", "a100-sxm-80gb"), ("A100-SXM4-80GB", "a100-sxm-80gb"), ("L40S-48GB", "l40s"),
-        ("H200-SXM-141GB", "h200-sxm"), ("B200-SXM", "b200-sxm"), ("l40s", "l40s"),
+        ("H200-SXM-141GB", "h200-sxm"), ("B200-SXM", "b200-sxm"), ("l40s", "l40s"), ("B300-SXM", "b300-sxm"),
+        ("GB200 NVL72", "gb200-nvl72"), ("GB200", "gb200-nvl72"), ("GB300 NVL72", "gb300-nvl72"),
+        ("RTXPRO6000", "rtx-pro-6000"), ("RTX PRO 6000 Blackwell 96GB", "rtx-pro-6000"), ("RTX 4090 24GB", "rtx-4090"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"), ("NVIDIA H100 PCIe", "h100-pcie"), ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("H800", "h800-sxm"), ("H20", "h20"), ("A10", "a10"),
+        ("MI300X", "mi300x"),
     ],
 )  # fmt: skip
 def test_gpus_by_the_names_that_people_use(name: str, expected: str) -> None:
@@ -56,7 +61,11 @@ def test_gpus_by_the_names_that_people_use(name: str, expected: str) -> None:
 
 
 def test_the_catalogue_holds_what_it_promises() -> None:
-    assert CATALOG.names("hardware") == ["a100-sxm-80gb", "b200-sxm", "h100-sxm", "h200-sxm", "l40s"]
+    assert set(CATALOG.names("hardware")) == {
+        "a10", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb", "a800-sxm-80gb", "b200-sxm", "b300-sxm",
+        "gb200-nvl72", "gb300-nvl72", "h100-nvl", "h100-pcie", "h100-sxm", "h20", "h200-sxm", "h800-sxm", "l4", "l40s",
+        "mi300x", "rtx-4090", "rtx-pro-6000",
+    }  # fmt: skip
     promised = {
         "llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-0.6b",
         "qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-r1",
@@ -69,14 +78,14 @@ def test_the_catalogue_holds_what_it_promises() -> None:
 def test_no_two_things_answer_to_one_name() -> None:
     from servetwin.catalog.yaml_file import read_mapping
 
-    for kind in ("hardware", "models"):
+    for kind in ("hardware", "links", "nodes", "storage", "models"):
         owner: dict[str, str] = {}
         for name, path in CATALOG._files(kind).items():
             for alias in {fold(name), *(fold(text) for text in read_mapping(path, "profile").get("aliases", []))}:
                 assert owner.setdefault(alias, name) == name, f"{alias} means {owner[alias]} and {name}"
 
 
-@pytest.mark.parametrize("kind", ["hardware", "models", "calibrations"])
+@pytest.mark.parametrize("kind", ["hardware", "links", "nodes", "storage", "models", "calibrations"])
 def test_everything_can_be_described_as_plain_data(kind: str) -> None:
     import json
 

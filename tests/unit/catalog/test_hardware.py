@@ -11,20 +11,67 @@ import yaml
 
 from servetwin.catalog import Catalog
 from servetwin.errors import CatalogError
+from servetwin.specs import Source
 
 CATALOG = Catalog()
 ROOT = Path(__file__).resolve().parents[3] / "hardware_profiles"
 
 
+MEASURED = ("a100-sxm-80gb", "b200-sxm", "h100-sxm", "h200-sxm", "l40s")
+"""GPUs whose kernels and all-reduces were measured; the others take the constants of one of these."""
+
+
+def check_sources(sources: tuple[Source, ...]) -> None:
+    for source in sources:
+        assert len(source.text) > 5
+        assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", source.date)
+
+
 @pytest.mark.parametrize("name", CATALOG.names("hardware"))
 def test_every_figure_has_a_source_and_a_date(name: str) -> None:
     gpu = CATALOG.gpu(name)
+    assert gpu.name == name
     named = {source.figure for source in gpu.sources}
-    assert {"memory", "hbm", "flops.bf16", "link", "price_per_hour_usd", "tdp", "all_reduce"} <= named
-    for source in gpu.sources:
-        assert len(source.text) > 8
-        assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", source.date)
-    assert {gpus for gpus, _ in gpu.all_reduce} == {2, 4, 8}
+    assert {"memory", "hbm", "flops.bf16", "link", "tdp"} <= named
+    assert ("price_per_hour_usd" in named) == (gpu.price_per_hour_usd is not None)
+    assert ("all_reduce" in named) == bool(gpu.all_reduce)
+    check_sources(gpu.sources)
+    if name in MEASURED:
+        assert {gpus for gpus, _ in gpu.all_reduce} == {2, 4, 8}
+
+
+@pytest.mark.parametrize("name", CATALOG.names("hardware"))
+def test_figures_are_of_the_right_size(name: str) -> None:
+    """Slips of a factor of a thousand, and sparse peaks: no GPU of these generations does more FLOP per byte."""
+    gpu = CATALOG.gpu(name)
+    peaks = dict(gpu.flops)
+    assert 20 < gpu.memory_bytes / 2**30 < 300
+    assert gpu.memory_bytes % 2**20 == 0, "drivers report whole MiB"
+    assert 0.29e12 < gpu.hbm_bytes_per_s <= 8e12
+    assert 30 < peaks["bf16"] / gpu.hbm_bytes_per_s < 420
+    assert peaks.get("fp8", 2 * peaks["bf16"]) == pytest.approx(2 * peaks["bf16"], rel=0.02)
+    assert 1.9 <= peaks.get("fp4", 2 * 2 * peaks["bf16"]) / 2 / peaks["bf16"] <= 3.1
+    assert 16e9 <= gpu.nvlink_bytes_per_s <= 900e9
+    assert gpu.tdp_watts is not None and 70 <= gpu.tdp_watts <= 1400
+    assert gpu.price_per_hour_usd is None or 0.3 < gpu.price_per_hour_usd < 15
+
+
+def test_what_the_units_of_a_gpu_lack_runs_as_bf16() -> None:
+    a100, h100, b200 = (CATALOG.gpu(name) for name in ("a100-pcie-80gb", "h100-nvl", "b300-sxm"))
+    assert a100.peak("fp8") == a100.peak("bf16") and a100.peak("int8") == 2 * a100.peak("bf16")
+    assert h100.peak("nvfp4") == h100.peak("mxfp4") == h100.peak("bf16") < h100.peak("fp8")
+    assert b200.peak("nvfp4") > b200.peak("fp8")
+
+
+def test_a_price_and_a_power_are_optional(tmp_path: Path) -> None:
+    text = (ROOT / "gpus" / "h100-sxm.yaml").read_text(encoding="utf-8")
+    for absent in ({}, {"price_per_hour_usd": None, "tdp": None, "all_reduce": None, "nvlink_domain": None}):
+        data = {key: value for key, value in yaml.safe_load(text).items() if key not in ("price_per_hour_usd", "tdp")}
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump(data | absent), encoding="utf-8")
+        gpu = CATALOG.gpu(str(path))
+        assert gpu.price_per_hour_usd is None and gpu.tdp_watts is None
+        assert bool(gpu.all_reduce) == (not absent)
 
 
 def test_the_h100() -> None:
@@ -55,7 +102,10 @@ def test_the_gpus_of_a_node(stated: Any, tmp_path: Path) -> None:
 
 def test_every_gpu_has_constants() -> None:
     calibration = CATALOG.calibration("default")
-    assert {name for name, _ in calibration.kernels} == set(CATALOG.names("hardware"))
+    assert sorted(name for name, _ in calibration.kernels) == sorted(MEASURED)
+    for name in CATALOG.names("hardware"):
+        gpu = CATALOG.gpu(name)
+        assert calibration.kernels_for(gpu.name, gpu.architecture) is not None, name
     assert calibration.front_end_s == pytest.approx(1.6e-3)
     assert calibration.front_end_s_per_token == pytest.approx(8.4e-6)
     assert calibration.output_s_per_request == pytest.approx(36e-6)
@@ -99,7 +149,12 @@ def edited(tmp_path: Path, folder: str, name: str, where: tuple[str, ...], value
         (("memory", "value"), "80 TFLOPS", "unit", "memory.value"),
         (("hbm", "source"), ..., "missing", "hbm"),
         (("hbm", "date"), ..., "missing", "hbm"),
-        (("tdp",), ..., "missing", None),
+        (
+            ("flops", "tf32"),
+            {"value": "1 TFLOPS", "source": "nobody", "date": "2026-11-30"},
+            "no data type",
+            "flops.tf32",
+        ),
         (("tdp", "value"), "0 W", "above zero", "tdp.value"),
         (("price_per_hour_usd", "value"), -1, "number", "price_per_hour_usd.value"),
         (("price_per_hour_usd", "value"), float("nan"), "number", "price_per_hour_usd.value"),

@@ -164,8 +164,18 @@ def test_quantised_parts_of_configurations(quantisation: dict[str, Any], dtype: 
         ({"num_attention_heads": 7}, "do not divide"),
         ({"num_key_value_heads": 3}, "multiple of the KV heads"),
         ({"vocab_size": "many"}, "whole number"),
-        ({"linear_num_value_heads": 4}, "linear attention"),
-        ({"index_topk": 4}, "sparse attention"),
+        ({"linear_num_value_heads": 4}, "'linear_num_key_heads' is missing"),
+        ({"index_topk": 4}, "latent attention only"),
+        ({"linear_attn_config": {"kda_layers": [], "num_heads": 2, "head_dim": 8}}, "constant-state layers of a kind"),
+        ({"attn_type_list": [0, 1, 0, 1]}, "constant-state layers of a kind"),
+        ({"layer_types": ["linear_attention"] * 4}, "not known for this model"),
+        ({"layer_types": ["dilated_attention"] * 4}, "'dilated_attention' is not modelled"),
+        ({"is_encoder_decoder": True}, "has an encoder"),
+        ({"model_type": "bert"}, "no decoder of text"),
+        ({"num_kv_shared_layers": 2}, "share the KV cache of other layers"),
+        ({"hc_mult": 4}, "several residual streams"),
+        ({"model_type": "opt", "word_embed_proj_dim": 128}, "another width"),
+        ({"hybrid_override_pattern": "-M*", "ssm_state_size": 8, "mamba_num_heads": 4}, "this order of layers"),
         ({"num_experts": 4, "num_experts_per_tok": 8}, "more experts than there are"),
         ({"quantization_config": {"quant_method": "magic"}}, "not modelled"),
         ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "at least one group"),
@@ -238,26 +248,13 @@ def test_our_profiles_agree_with_the_published_configurations() -> None:
         assert theirs.tied_embeddings == model.tied_embeddings, ours
 
 
-def test_published_configurations_are_read_or_refused_with_a_reason() -> None:
-    if not SHARED.is_dir():
-        pytest.skip(f"the published configurations are not here: {SHARED}")
-    refused = set()
-    for path in sorted(SHARED.glob("*.json")):
-        try:
-            assert CATALOG.model(str(path)).parameters() > 1e8
-        except CatalogError as error:
-            assert "not modelled" in str(error)
-            refused.add(path.stem)
-    assert refused == {"Qwen--Qwen3.5-397B-A17B", "zai-org--GLM-5"}
-
-
 @pytest.mark.parametrize(("algorithm", "weights"), [("FP8", "fp8"), ("NVFP4", "nvfp4"), (None, "bf16")])
 def test_the_quantisation_of_modelopt_stands_beside_the_configuration(
     tmp_path: Path, algorithm: str | None, weights: str
 ) -> None:
     config = Path(__file__).parents[1] / "scenario" / "tiny_config.json"
     (tmp_path / "config.json").write_text(config.read_text())
-    quantisation = {"quant_algo": algorithm, "exclude_modules": ["lm_head", "model.layers.0.self_attn*"]}
+    quantisation = {"quant_algo": algorithm, "exclude_modules": ["lm_head", "*.self_attn*"]}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": quantisation}))
     for reference in (tmp_path, tmp_path / "config.json"):
         model = CATALOG.model(CATALOG.model_reference(str(reference)))
@@ -271,6 +268,6 @@ def test_the_quantisation_of_modelopt_stands_beside_the_configuration(
 def test_an_unknown_quantisation_of_modelopt_is_refused(tmp_path: Path) -> None:
     config = Path(__file__).parents[1] / "scenario" / "tiny_config.json"
     (tmp_path / "config.json").write_text(config.read_text())
-    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "MIXED_PRECISION"}}')
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "TERNARY"}}')
     with pytest.raises(CatalogError, match="not modelled"):
         CATALOG.model(str(tmp_path))

@@ -7,10 +7,23 @@ from typing import Any
 import pytest
 
 import servetwin
+from servetwin.catalog.find import Catalog
+from servetwin.errors import CapacityError
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.remarks import REMARKS
+from servetwin.scenario.resolve import resolve
+from servetwin.scenario.schema import Scenario
 
 CLASSES = [{"name": "a", "priority": 0}, {"name": "b", "priority": 1}]
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "intermediate_size": 512, "vocab_size": 1_000, "max_position_embeddings": 2_048,
+}  # fmt: skip
+HYBRID = {**CONFIG, "model_type": "minimax", "layer_types": ["linear_attention", "full_attention"] * 2}
+
+#: Remarks that cannot come alone.
+COMPANY = {"states-and-prefixes": ["model-approximated"]}
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "unknown-version": ({"engine": {"version": "0.99"}}, "engine.version 0.99"),
@@ -18,6 +31,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"engine": {"num_gpu_blocks_override": 100_000}}},
         "cluster.pools.0.engine.num_gpu_blocks_override is 100,000",
     ),
+    "derived-calibration": (
+        {"cluster": {"hardware": "h20"}},
+        "no kernel constants of h20: those of h100-sxm are used",
+    ),
+    "model-approximated": ({"model": {**CONFIG, "frobnication_rank": 3}}, "were not read: frobnication_rank"),
+    "states-and-prefixes": ({"model": HYBRID}, "has constant-state layers"),
     "router-of-one-replica": ({"router": {"policy": "least-tokens"}}, "router.policy least-tokens has no effect"),
     "priorities-not-used": ({"workload": {"classes": CLASSES}}, "engine.scheduling is fcfs"),
     "sessions-of-one-turn": (
@@ -29,6 +48,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 QUIET: dict[str, dict[str, Any]] = {
     "unknown-version": {"engine": {"version": "0.24.3"}},
     "more-blocks-than-memory": {"cluster": {"engine": {"num_gpu_blocks_override": 1000, "max_model_len": 1000}}},
+    "derived-calibration": {"cluster": {"hardware": "l40s"}},
+    "model-approximated": {"model": CONFIG},
+    "states-and-prefixes": {"model": HYBRID, "cluster": {"engine": {"prefix_caching": False}}},
     "router-of-one-replica": {"cluster": {"replicas": 2}, "router": {"policy": "least-tokens"}},
     "priorities-not-used": {
         "workload": {"classes": CLASSES},
@@ -50,13 +72,33 @@ def test_every_remark_has_a_case() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_remark(name: str, base: dict[str, Any]) -> None:
     change, words = CASES[name]
-    (text,) = warnings_of(base, change)
+    *others, text = warnings_of(base, change)
+    assert [other.rpartition("(check ")[2].rstrip(")") for other in others] == COMPANY.get(name, [])
     assert words in text and text.endswith(f"(check {name})")
 
 
 @pytest.mark.parametrize("name", QUIET)
 def test_nothing_to_remark(name: str, base: dict[str, Any]) -> None:
-    assert warnings_of(base, QUIET[name]) == []
+    found = [text.rpartition("(check ")[2].rstrip(")") for text in warnings_of(base, QUIET[name])]
+    assert found == COMPANY.get(name, [])
+
+
+def test_states_of_too_many_requests_are_refused_at_the_pool_s_path(base: dict[str, Any]) -> None:
+    model = {**HYBRID, "hidden_size": 8_192, "head_dim": 1_024}
+    with pytest.raises(CapacityError, match="states of") as caught:
+        servetwin.run(deep_merge(base, {"model": model, "cluster": {"engine": {"max_num_seqs": 8_000}}}))
+    assert caught.value.path is not None
+    assert caught.value.path.endswith("engine.max_num_seqs")
+
+
+def test_the_checkpoint_decides_on_the_kv_cache(base: dict[str, Any], catalog: Catalog) -> None:
+    quantisation = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
+    changed = deep_merge(base, {"model": {**CONFIG, "quantization_config": quantisation}})
+    found = {}
+    for asked in ("auto", "bf16"):
+        scenario = Scenario.model_validate(deep_merge(changed, {"cluster": {"precision": {"kv_cache": asked}}}))
+        found[asked] = resolve(scenario, catalog)[0].cluster.pools[0].precision.kv_cache
+    assert found == {"auto": "fp8", "bf16": "bf16"}
 
 
 def test_a_run_without_requests(base: dict[str, Any]) -> None:

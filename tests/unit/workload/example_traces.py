@@ -7,6 +7,7 @@ import math
 import random
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parents[3] / "workloads" / "traces"
 BLOCK = 512
@@ -71,9 +72,84 @@ def mooncake(seed: int = 11, seconds: float = 600, rate: float = 0.25) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-FILES = {"azure_example.csv": azure, "mooncake_example.jsonl": mooncake}
+def bailian(seed: int = 13, seconds: float = 600, rate: float = 0.1) -> bytes:
+    rng = random.Random(seed)
+    chats: list[dict[str, Any]] = []
+    start = rng.expovariate(rate)
+    numbers = iter(range(1_000_000))
+    while start < seconds:
+        now, parent, length = start, -1, 0
+        kind = rng.choices(("text", "search", "image", "file"), (80, 12, 5, 3))[0]
+        blocks: list[int] = []
+        for turn in range(1, rng.randint(1, 4) + 1):
+            length += lognormal(rng, 120, 1, 4, 900)
+            output = lognormal(rng, 100, 0.8, 5, 400)
+            # What fills its block is the conversation's from then on; the last block is this turn's alone.
+            blocks += [next(numbers) for _ in range(length // 16 - len(blocks))]
+            chat = len(chats) + 1000
+            ids = [*blocks, *([next(numbers)] if length % 16 else [])]
+            chats.append(
+                {
+                    "chat_id": chat,
+                    "parent_chat_id": parent,
+                    "timestamp": round(now, 3),
+                    "input_length": length,
+                    "output_length": output,
+                    "type": kind,
+                    "turn": turn,
+                    "hash_ids": ids,
+                }
+            )
+            parent = chat
+            now += output * 0.02 + rng.expovariate(1 / 30)
+            length += output
+        start += rng.expovariate(rate)
+    chats.sort(key=lambda chat: float(chat["timestamp"]))
+    return "".join(json.dumps(chat) + "\n" for chat in chats).encode()
+
+
+def burstgpt(seed: int = 17, seconds: float = 600) -> bytes:
+    rng = random.Random(seed)
+    lines = ["Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"]
+    now = 0.0
+    while now < seconds:
+        # Bursts: a quiet minute is followed by a busy one.
+        now += rng.expovariate(2.0 if int(now / 60) % 2 else 0.2)
+        model, log = rng.choice(("ChatGPT", "ChatGPT", "GPT-4")), rng.choice(("Conversation log", "API log"))
+        prompt, output = lognormal(rng, 600, 1, 5, 4000), lognormal(rng, 150, 1, 1, 1000) * (rng.random() > 0.02)
+        lines.append(f"{int(now)},{model},{prompt},{output},{prompt + output},{log}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+SERVEGEN_WINDOWS = {
+    "chunk-0": "0,0.5,0.95,Gamma,1.108,1.805\n600,0.9,1.1,Gamma,0.826,1.345\n1200,0.6,1.0,Weibull,1.0,1.667\n",
+    "chunk-1": "0,0,0,,0,0\n600,0.25,3.5,Gamma,0.0816,49.0\n1200,0.1,2.0,Weibull,0.543,5.75\n",
+}
+"""A steady client, and one that comes late and in bursts."""
+
+
+def servegen_lengths(prompt: float, output: float, seed: int) -> bytes:
+    rng = random.Random(seed)
+
+    def shares(mean: float) -> str:
+        values = sorted({lognormal(rng, mean, 1, 4, 8000) for _ in range(40)})
+        return "{" + ", ".join(f"{value}: {1 / len(values):.6f}" for value in values) + "}"
+
+    return json.dumps({"0": {"input_tokens": shares(prompt), "output_tokens": shares(output)}}, indent=2).encode()
+
+
+FILES = {
+    "azure_example.csv": azure,
+    "mooncake_example.jsonl": mooncake,
+    "bailian_example.jsonl": bailian,
+    "burstgpt_example.csv": burstgpt,
+    "servegen_example/chunk-0-trace.csv": lambda: SERVEGEN_WINDOWS["chunk-0"].encode(),
+    "servegen_example/chunk-0-dataset.json": lambda: servegen_lengths(700, 250, 19),
+    "servegen_example/chunk-1-trace.csv": lambda: SERVEGEN_WINDOWS["chunk-1"].encode(),
+    "servegen_example/chunk-1-dataset.json": lambda: servegen_lengths(2000, 80, 23),
+}
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     for name, make in FILES.items():
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_bytes(make())

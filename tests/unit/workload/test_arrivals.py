@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 
 from servetwin.streams import Streams
 from servetwin.units import PS_PER_S
-from servetwin.workload.arrivals import ArrivalProcess, Arrivals
+from servetwin.workload.arrivals import Arrivals
+from servetwin.workload.process import ArrivalProcess
 
 ADAPTER: TypeAdapter[ArrivalProcess] = TypeAdapter(Arrivals)
 SEEDS = range(4)

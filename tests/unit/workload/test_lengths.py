@@ -134,6 +134,31 @@ def test_durations(seed: int) -> None:
     assert (clipped.min(), clipped.max()) == (1, 3)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_percentiles_are_met_and_straight_in_between(seed: int) -> None:
+    """From 100 to 200 for half of the draws, from 200 to 1,200 for the rest: mean (150 + 700)/2."""
+    drawn = lengths({"distribution": "percentiles", "points": [[0, 100], [50, 200], [100, 1200]]}, seed)
+    assert drawn.min() >= 100
+    assert drawn.max() <= 1200
+    for value, share in ((150, 0.25), (200, 0.5), (700, 0.75), (1000, 0.9)):
+        assert abs((drawn <= value).mean() - share) < 5 * math.sqrt(share * (1 - share) / NUMBER) + 0.006
+    deviation = math.sqrt(((100**2 + 1000**2) / 12 + 2 * 275**2) / 2)
+    assert abs(drawn.mean() - 425) < 5 * deviation / math.sqrt(NUMBER)
+
+
+def test_a_flat_stretch_of_percentiles_is_one_length() -> None:
+    drawn = lengths({"distribution": "percentiles", "points": [[0, 8], [30, 8], [30.001, 50], [100, 50]]})
+    assert abs((drawn == 8).mean() - 0.3) < 5 * math.sqrt(0.21 / NUMBER)
+    assert abs((drawn == 50).mean() - 0.7) < 5 * math.sqrt(0.21 / NUMBER) + 1e-4
+
+
+def test_the_most_extreme_spread_stays_in_range() -> None:
+    """A standard deviation of 10³⁰⁹ means: nearly all draws are as short as can be."""
+    drawn = lengths({"distribution": "lognormal", "mean": 1e-300, "std": 1e9}, number=1_000)
+    assert set(drawn.tolist()) == {1}
+    assert seconds({"distribution": "lognormal", "mean": 1e-300, "std": 1e9}).max() == 0
+
+
 BAD: list[tuple[Any, str]] = [
     (0, "greater than or equal to 1"),
     (-5, "greater than or equal to 1"),
@@ -157,6 +182,17 @@ BAD: list[tuple[Any, str]] = [
     ({"distribution": "empirical", "values": [1, 2], "weights": [1]}, "2 values need as many weights"),
     ({"distribution": "empirical", "values": [1, 2], "weights": [0, 0]}, "above 0"),
     ({"distribution": "empirical", "values": [1, 0]}, "values"),
+    ({"distribution": "percentiles"}, "points"),
+    ({"distribution": "percentiles", "points": [[0, 5]]}, "points"),
+    ({"distribution": "percentiles", "points": [[0, 5], [90, 9]]}, "the last 100"),
+    ({"distribution": "percentiles", "points": [[1, 5], [100, 9]]}, "the first percentile is 0"),
+    ({"distribution": "percentiles", "points": [[0, 5], [50, 6], [50, 7], [100, 9]]}, "must ascend"),
+    ({"distribution": "percentiles", "points": [[0, 5], [50, 4], [100, 9]]}, "must not be below"),
+    ({"distribution": "percentiles", "points": [[0, 0], [100, 9]]}, "points"),
+    ({"distribution": "percentiles", "points": [[0, 1], [100, 9.5]]}, "points"),
+    ({"distribution": "percentiles", "points": [["0", 1], [100, 9]]}, "points"),
+    ({"distribution": "percentiles", "points": [[0, 1], [101, 9]]}, "points"),
+    ({"distribution": "percentiles", "points": {"0": 1, "100": 9}}, "points"),
 ]
 
 

@@ -39,8 +39,7 @@ def play(stream: RequestStream, seed: int = 0, lose: float = 0.0) -> list[Reques
         request = pending.pop(rng.randrange(len(pending)))
         if rng.random() < lose:
             request.outcome = "failed"
-        follow = stream.on_finished(request, request.arrival_ps + rng.randrange(10 * PS_PER_S))
-        if follow is not None:
+        for follow in stream.on_finished(request, request.arrival_ps + rng.randrange(10 * PS_PER_S)):
             pending.append(follow)
             seen.append(follow)
     return seen
@@ -75,8 +74,7 @@ def test_think_time_counts_from_the_visible_token(chat: dict[str, Any], stream_o
     chat["sessions"] = {"turns": 3, "think_time_s": 4}
     stream = stream_of(chat, requests=6)
     first = next(iter(stream))
-    second = stream.on_finished(first, first.arrival_ps + 7)
-    assert second is not None
+    (second,) = stream.on_finished(first, first.arrival_ps + 7)
     assert second.arrival_ps == first.arrival_ps + 7 + 4 * PS_PER_S
     assert 100 <= second.prompt_tokens - first.prompt_tokens - first.output_tokens <= 900, "as prompts"
 
@@ -127,11 +125,10 @@ def test_closed_loop_clients_hold_one_session_after_the_other(chat: dict[str, An
         count += 1
         active.add(request.session_id)
         assert len(active) <= 2
-        follow = stream.on_finished(request, request.arrival_ps + PS_PER_S)
-        if follow is None or follow.session_id != request.session_id:
+        follows = stream.on_finished(request, request.arrival_ps + PS_PER_S)
+        if all(follow.session_id != request.session_id for follow in follows):
             active.remove(request.session_id)
-        if follow is not None:
-            pending.append(follow)
+        pending += follows
     assert count == 20
 
 

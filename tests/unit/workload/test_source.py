@@ -29,8 +29,9 @@ class Scripted(RequestStream):
     def __iter__(self) -> Iterator[Request]:
         return (Request(number, at, 1, 1) for number, at in enumerate(self._arrivals))
 
-    def on_finished(self, request: Request, visible_ps: int) -> Request | None:
-        return self._follow(request, visible_ps) if self._follow else None
+    def on_finished(self, request: Request, visible_ps: int) -> list[Request]:
+        follow = self._follow(request, visible_ps) if self._follow else None
+        return [] if follow is None else [follow]
 
 
 class Lab:

@@ -18,8 +18,9 @@ from servetwin.workload.stream import RequestStream
 from servetwin.workload.traces import registry
 from servetwin.workload.traces.format import Row
 from servetwin.workload.traces.lines import MAX_LINE_BYTES, line_blocks
+from servetwin.workload.traces.reading import read_trace
 from servetwin.workload.traces.spec import TraceSpec
-from servetwin.workload.traces.trace import Trace, infinite_hit_rate, read_trace
+from servetwin.workload.traces.trace import Trace, infinite_hit_rate
 
 Build = Callable[..., RequestStream]
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -46,6 +47,13 @@ def read(path: Path, **options: Any) -> Trace:
     return read_trace(TraceSpec(path=str(path), **options), Path())
 
 
+def content(trace: Trace) -> list[Any]:
+    """All that a trace says."""
+    columns = (trace.times_ps, trace.prompts, trace.outputs, trace.block_ids, trace.block_ends, trace.classes)
+    rest = (trace.sessions, trace.turns)
+    return [trace.counts, trace.class_names, *(column.tolist() for column in (*columns, *rest))]
+
+
 def failure(path: Path, **options: Any) -> TraceError:
     with pytest.raises(TraceError) as caught:
         read(path, **options)
@@ -68,7 +76,7 @@ def mooncake(tmp_path: Path) -> Path:
 
 def test_azure(azure: Path) -> None:
     trace = read(azure)
-    assert trace.times_ps == [0, 4_314_579 * 1_000_000, 4_541_977 * 1_000_000]
+    assert trace.times_ps.tolist() == [0, 4_314_579 * 1_000_000, 4_541_977 * 1_000_000]
     assert trace.prompts.tolist() == [374, 396, 879]
     assert trace.outputs.tolist() == [44, 109, 55]
     assert infinite_hit_rate(trace) is None
@@ -88,7 +96,7 @@ def test_azure(azure: Path) -> None:
 )
 def test_azure_times(tmp_path: Path, stamp: str, later_ps: int) -> None:
     path = write(tmp_path / "t.csv", [HEADER, "2023-11-16 18:15:46.0000000,1,1", f"{stamp},1,1"])
-    assert read(path).times_ps == [0, later_ps]
+    assert read(path).times_ps.tolist() == [0, later_ps]
 
 
 def test_a_row_beyond_the_longest_run(tmp_path: Path) -> None:
@@ -98,8 +106,8 @@ def test_a_row_beyond_the_longest_run(tmp_path: Path) -> None:
     error = failure(path, sort=True)
     assert (error.path, "365 days" in str(error.found)) == ("line 2", True)
     assert "90 simulated days" in error.message
-    assert read(path, sort=True, rate_scale=5.0).times_ps == [0, 73 * 86_400 * PS_PER_S]
-    assert read(path, sort=True, limit=1).times_ps == [0]
+    assert read(path, sort=True, rate_scale=5.0).times_ps.tolist() == [0, 73 * 86_400 * PS_PER_S]
+    assert read(path, sort=True, limit=1).times_ps.tolist() == [0]
 
 
 def test_azure_columns_are_found_by_name(tmp_path: Path) -> None:
@@ -162,7 +170,7 @@ def test_gzip_and_byte_order_mark_are_seen_from_the_content(
     plain = azure if kind == "azure" else mooncake
     odd = tmp_path / "trace.txt"
     odd.write_bytes(gzip.compress(b"\xef\xbb\xbf" + plain.read_bytes() + b"\n\n"))
-    assert read(odd) == read(plain) == read(odd, format=kind)
+    assert content(read(odd)) == content(read(plain)) == content(read(odd, format=kind))
 
 
 def test_options_shape_the_replay(tmp_path: Path) -> None:
@@ -305,7 +313,7 @@ def test_a_trace_without_usable_rows_is_refused(tmp_path: Path) -> None:
     error = failure(path, skip_bad_rows=True)
     assert "none of the 2 rows" in error.message
     assert "line 1" in str(error)
-    assert "header but no rows" in failure(write(tmp_path / "h.csv", [HEADER, ""])).message
+    assert "has no rows" in failure(write(tmp_path / "h.csv", [HEADER, ""])).message
 
 
 def test_missing_empty_and_directories(tmp_path: Path, azure: Path) -> None:
@@ -424,7 +432,7 @@ def test_a_format_is_one_class_and_one_line(tmp_path: Path, monkeypatch: pytest.
         registry.register(Pairs())
     path = write(tmp_path / "t", ["#pairs", "3 4", "5 6"])
     assert read(path).prompts.tolist() == [3, 5]
-    assert [known.name for known in registry.formats()] == ["azure", "mooncake", "pairs"]
+    assert registry.formats()[-1].name == "pairs"
     for known in registry.formats():
         assert known.description
         assert known.layout

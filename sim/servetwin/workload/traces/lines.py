@@ -1,4 +1,4 @@
-"""Text files, plain or gzip, as blocks of numbered lines; every way to fail is a ``TraceError``."""
+"""Files, plain or compressed with gzip or zstd, as blocks of numbered lines; every way to fail is a ``TraceError``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from servetwin.errors import TraceError, nearest_name
 from servetwin.workload.traces.format import RowError
@@ -21,7 +21,11 @@ MAX_LINE_BYTES = 1 << 24
 
 NEWLINE = b"\n"
 
+MAX_BINARY_BYTES = 1 << 33
+"""No binary trace is larger than this once decompressed: it is read as a whole."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def resolve(path: str, base: Path) -> Path:
@@ -71,8 +75,11 @@ def _chunks(path: Path, shown: str) -> Iterator[bytes]:
     try:
         with path.open("rb") as raw:
             stream: io.BufferedReader | gzip.GzipFile | BinaryIO = raw
-            if raw.peek(2)[:2] == _GZIP_MAGIC:
+            head = raw.peek(4)
+            if head.startswith(_GZIP_MAGIC):
                 stream = gzip.GzipFile(fileobj=raw)
+            elif head.startswith(_ZSTD_MAGIC):
+                stream = _zstd(raw, shown)
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
     except FileNotFoundError:
@@ -88,6 +95,42 @@ def _chunks(path: Path, shown: str) -> Iterator[bytes]:
         raise TraceError(f"the file cannot be read: {reason}", file=shown) from None
 
 
+def _zstd(raw: BinaryIO, shown: str) -> Any:
+    """The decompressed stream of a file; pyarrow, which writes the results, has zstd in all usual builds."""
+    import pyarrow
+
+    if not pyarrow.Codec.is_available("zstd"):
+        raise TraceError(
+            "the file is compressed with zstd, which this build of pyarrow cannot read",
+            file=shown,
+            allowed="a plain file, or one compressed with gzip",
+        )
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd")
+
+
+def peek(path: Path, shown: str, size: int) -> bytes:
+    """The first bytes of a file, decompressed.
+
+    Raises:
+        TraceError: as ``line_blocks``.
+    """
+    return next(_chunks(path, shown), b"")[:size]
+
+
+def read_bytes(path: Path, shown: str) -> bytes:
+    """A whole file, decompressed.
+
+    Raises:
+        TraceError: as ``line_blocks``, or it has more than ``MAX_BINARY_BYTES``.
+    """
+    whole = bytearray()
+    for chunk in _chunks(path, shown):
+        whole += chunk
+        if len(whole) > MAX_BINARY_BYTES:
+            raise TraceError(f"the file is larger than {MAX_BINARY_BYTES >> 30} GiB", file=shown)
+    return bytes(whole)
+
+
 def _decode(data: bytes, number: int, shown: str, lenient: bool) -> str:
     if number == 1:
         data = data.removeprefix(codecs.BOM_UTF8)
@@ -99,7 +142,7 @@ def _decode(data: bytes, number: int, shown: str, lenient: bool) -> str:
             file=shown,
             path=f"line {number + data.count(NEWLINE, 0, error.start)}",
             found=f"byte {data[error.start]:#04x}",
-            allowed="a text file in UTF-8, plain or compressed with gzip",
+            allowed="a text file in UTF-8, plain or compressed with gzip or zstd",
         ) from None
 
 

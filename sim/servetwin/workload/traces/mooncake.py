@@ -6,18 +6,19 @@ start, tokens, and one id for each 512 tokens of the prompt, the last block bein
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Any, NoReturn
-
-from servetwin.units import PS_PER_MS, ms_to_ps
-from servetwin.workload.base import MAX_TOKENS
-from servetwin.workload.traces.format import COUNT_ALLOWED, Row, RowError, RowParser
+from servetwin.units import PS_PER_MS
+from servetwin.workload.traces.format import Row, RowError, RowParser
+from servetwin.workload.traces.json_rows import (
+    block_ids,
+    count,
+    looks_like_object,
+    parse_object,
+    require,
+    time_ps,
+)
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 BLOCK_TOKENS = 512
-MAX_MS = 1e15
-"""30,000 years: no time stamp beyond this is believed."""
 
 
 class MooncakeFormat:
@@ -29,9 +30,8 @@ class MooncakeFormat:
     block_tokens = BLOCK_TOKENS
 
     def recognises(self, line: str) -> bool:
-        """Whether the line is a JSON object with Mooncake's own keys, however broken their values."""
-        text = line.lstrip()
-        return text.startswith("{") and '"timestamp"' in text and '"input_length"' in text
+        """Whether the line is a JSON object with Mooncake's own keys, and no chat of Qwen-Bailian."""
+        return looks_like_object(line, "timestamp", "input_length") and not looks_like_object(line, "parent_chat_id")
 
     def parser(self, line: str) -> tuple[RowParser, bool]:
         """The row parser; there is no header."""
@@ -41,41 +41,8 @@ class MooncakeFormat:
 
 
 def _parse(line: str) -> Row:
-    try:
-        row = _DECODER.decode(line)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"the line is no JSON: {error}", line, MooncakeFormat.layout) from None
-    if type(row) is not dict:
-        raise RowError("the line is no JSON object", line, MooncakeFormat.layout)
-    for key in KEYS:
-        if key not in row:
-            raise RowError(f"the row has no {key}", line, MooncakeFormat.layout)
-    prompt, output, ids = row["input_length"], row["output_length"], row["hash_ids"]
-    if type(prompt) is not int or not 1 <= prompt <= MAX_TOKENS:
-        raise RowError("input_length is no number of tokens", prompt, COUNT_ALLOWED)
-    if type(output) is not int or not 1 <= output <= MAX_TOKENS:
-        raise RowError("output_length is no number of tokens", output, COUNT_ALLOWED)
-    if type(ids) is not list or any(type(value) is not int or value < 0 for value in ids):
-        raise RowError("hash_ids is no list of block ids", ids, "a list of whole numbers, 0 or more")
-    if len(ids) != -(-prompt // BLOCK_TOKENS):
-        raise RowError(
-            f"hash_ids has {len(ids)} entries for {prompt} tokens",
-            ids,
-            f"{-(-prompt // BLOCK_TOKENS)}, one for each {BLOCK_TOKENS} tokens, the last block partial",
-        )
-    return Row(_time_ps(row["timestamp"]), prompt, output, tuple(ids))
-
-
-def _time_ps(value: Any) -> int:
-    if type(value) is int and 0 <= value <= MAX_MS:
-        return value * PS_PER_MS
-    if type(value) is float and math.isfinite(value) and 0 <= value <= MAX_MS:
-        return ms_to_ps(value)
-    raise RowError("timestamp is no time", value, "milliseconds since the start, 0 or more")
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+    row = parse_object(line, MooncakeFormat.layout)
+    require(row, KEYS, line, MooncakeFormat.layout)
+    prompt, output = count(row, "input_length"), count(row, "output_length")
+    ids = block_ids(row, "hash_ids", prompt, BLOCK_TOKENS)
+    return Row(time_ps(row, "timestamp", unit_ps=PS_PER_MS), prompt, output, ids)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from servetwin.workload.base import Count, Flag, NonNegative, Part
-from servetwin.workload.traces.registry import AUTO, find
+from servetwin.workload.traces.columns import COLUMNS, ColumnMap, parse_map
+from servetwin.workload.traces.registry import AUTO, check_name
 
 
 def _window(value: Any) -> Any:
@@ -26,12 +27,21 @@ def _window(value: Any) -> Any:
 class TraceSpec(Part):
     """A recorded trace to replay.
 
-    The first row of the file sets time 0. Order of treatment: bad rows, sorting, ``window_s``, ``limit``,
-    ``rate_scale``, ``spread_ties``. A row without prompt or output tokens is a bad row.
+    The first row of the file sets time 0; in ``servegen`` and ``servetwin`` it is the recording's own. Order of
+    treatment: bad rows, sorting, ``window_s``, ``limit``, ``rate_scale``, ``spread_ties``. A row without prompt or
+    output tokens is a bad row.
     """
 
-    path: str = Field(min_length=1, description="The trace file, plain or gzip; relative to the scenario file.")
+    path: str = Field(
+        min_length=1,
+        description="The trace file (plain, gzip or zstd) or folder, relative to the scenario file.",
+    )
     format: str = Field(AUTO, description="Name of the format; auto = see what the file contains.")
+    columns: Annotated[ColumnMap, BeforeValidator(parse_map)] | None = Field(
+        None,
+        description="What the columns of a CSV or the keys of JSON lines are, as a mapping or 'arrival_s=ts,…'; "
+        "the format is then `columns`.",
+    )
     rate_scale: Annotated[float, Field(strict=True, ge=1e-6, le=1e6)] = Field(
         1.0, description="Speeds arrivals up by this factor: 2 = twice the rate."
     )
@@ -52,9 +62,16 @@ class TraceSpec(Part):
     @field_validator("format")
     @classmethod
     def _known_format(cls, value: str) -> str:
-        if value != AUTO:
-            find(value)
+        check_name(value)
         return value
+
+    @model_validator(mode="after")
+    def _columns_of_their_format(self) -> TraceSpec:
+        if self.columns is not None and self.format not in (AUTO, COLUMNS):
+            raise ValueError(f"columns has no effect beside format {self.format}: give one or the other")
+        if self.columns is None and self.format == COLUMNS:
+            raise ValueError(f"format {COLUMNS} needs columns: what the columns of the file are")
+        return self
 
     @field_validator("window_s")
     @classmethod

@@ -1,0 +1,241 @@
+"""JSON Schemas of the profiles in the catalogue, for editors: completion, and a mark under what is misspelled.
+
+The readers of this package decide what is valid; a schema is their summary. It does not know units of figures beyond
+their spelling, nor what depends on two fields at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from servetwin.catalog.hardware import PEAKS
+from servetwin.catalog.servers import MOST_GPUS
+from servetwin.specs import KernelConstants
+from servetwin.specs.calibration import SAMPLING
+from servetwin.specs.layers import KV_DTYPES, QUANTISABLE, WEIGHT_DTYPES
+from servetwin.units import units_of
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_NUMBER = r"[0-9][0-9_,]*(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer", "minimum": 1}
+_FROM_ZERO: Schema = {"type": "integer", "minimum": 0}
+_FLAG: Schema = {"type": "boolean"}
+_NAMES: Schema = {"type": "array", "items": _TEXT}
+_SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+_DATE: Schema = {"type": "string", "format": "date", "description": "When it was looked up, YYYY-MM-DD."}
+_SOURCE: Schema = {"type": "string", "description": "Who says so."}
+
+
+def _mapping(properties: Mapping[str, Schema], required: tuple[str, ...] = (), about: str = "") -> Schema:
+    schema: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    if required:
+        schema["required"] = list(required)
+    if about:
+        schema["description"] = about
+    return schema
+
+
+def _quantity(dimension: str) -> Schema:
+    """A figure with its unit, as text."""
+    units = units_of(dimension)
+    escaped = "|".join(unit.replace("/", r"\/") for unit in units)
+    return {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*({escaped})\s*$", "examples": [f"80 {units[-1]}"]}
+
+
+def _figure(dimension: str | None, about: str) -> Schema:
+    """A figure with its source."""
+    value: Schema = _quantity(dimension) if dimension else {"type": "number", "exclusiveMinimum": 0}
+    properties = {"value": value, "source": _SOURCE, "date": _DATE}
+    return _mapping(properties, ("value", "source", "date"), about)
+
+
+def _optional(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}], "description": schema.get("description", "")}
+
+
+_HEAD: dict[str, Schema] = {
+    "name": {**_TEXT, "description": "Its name in the catalogue: that of the file, without .yaml."},
+    "aliases": {**_NAMES, "description": "Other names, in any case and with spaces, - or _ between the words."},
+}
+_ABOUT: dict[str, Schema] = {"description": {**_TEXT, "description": "What it is, in a line."}}
+
+
+def gpu_schema() -> Schema:
+    """Of ``hardware_profiles/gpus``."""
+    peaks = {dtype: _figure("flops", f"Dense peak arithmetic in {dtype}.") for dtype in PEAKS}
+    rows: Schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}}
+    all_reduce = _mapping(
+        {
+            "source": _SOURCE,
+            "date": _DATE,
+            "bytes": {"type": "array", "items": _COUNT, "minItems": 2, "description": "Message sizes, ascending [B]."},
+            "latency_us": {"type": "object", "additionalProperties": rows, "description": "By number of GPUs [us]."},
+        },
+        ("source", "date", "bytes", "latency_us"),
+        "Measured all-reduces inside a node; a formula stands in where there are none.",
+    )
+    properties = {
+        **_HEAD,
+        "architecture": {**_TEXT, "description": "Whose kernel constants: hopper, ampere, ada, blackwell, …"},
+        "memory": _figure("bytes", "Memory as the driver reports it."),
+        "hbm": _figure("bytes/s", "Bandwidth of the memory."),
+        "flops": _mapping(peaks, ("bf16",), "Dense peaks, without sparsity."),
+        "link": _figure("bytes/s", "To the other GPUs of the node, one direction."),
+        "nvlink_domain": _optional(
+            {"type": "integer", "minimum": 1, "maximum": MOST_GPUS, "description": "GPUs of a node; 8 by default."}
+        ),
+        "price_per_hour_usd": _optional(_figure(None, "Price of a GPU and hour [USD]; null: costs are null too.")),
+        "tdp": _optional(_figure("watts", "Board power limit; null: energy is null too.")),
+        "all_reduce": _optional(all_reduce),
+    }
+    return _mapping(properties, ("name", "architecture", "memory", "hbm", "flops", "link"))
+
+
+def link_schema() -> Schema:
+    """Of ``hardware_profiles/links``."""
+    bandwidth = _figure("bytes/s", "In one direction.")
+    latency = _optional(_figure("seconds", "Until the first byte arrives."))
+    return _mapping({**_HEAD, **_ABOUT, "bandwidth": bandwidth, "latency": latency}, ("name", "bandwidth"))
+
+
+def storage_schema() -> Schema:
+    """Of ``hardware_profiles/storage``."""
+    properties = {
+        **_HEAD,
+        **_ABOUT,
+        "capacity": _figure("bytes", "How much it holds."),
+        "read": _figure("bytes/s", "Bandwidth of reading."),
+        "write": _figure("bytes/s", "Bandwidth of writing."),
+        "latency": _optional(_figure("seconds", "Until the first byte arrives.")),
+    }
+    return _mapping(properties, ("name", "capacity", "read", "write"))
+
+
+def node_schema() -> Schema:
+    """Of ``hardware_profiles/nodes``."""
+    gpus: Schema = _mapping(
+        {"value": {**_COUNT, "maximum": MOST_GPUS}, "source": _SOURCE, "date": _DATE}, ("value", "source", "date")
+    )
+    properties = {
+        **_HEAD,
+        **_ABOUT,
+        "gpu": {**_TEXT, "description": "Name of its GPUs."},
+        "gpus": {**gpus, "description": "How many."},
+        "gpus_per_domain": {**gpus, "description": "That reach each other over NVLink or its like."},
+        "memory": _figure("bytes", "Memory of the host."),
+        "nic": {**_TEXT, "description": "Name of the network link of each GPU."},
+        "host_link": _optional({**_TEXT, "description": "Name of the link between a GPU and the host."}),
+        "storage": _optional({**_TEXT, "description": "Name of the local drives."}),
+    }
+    return _mapping(properties, ("name", "gpu", "gpus", "gpus_per_domain", "memory", "nic"))
+
+
+def calibration_schema() -> Schema:
+    """Of ``hardware_profiles/calibrations``."""
+    seconds, amount = _quantity("seconds"), _quantity("bytes")
+    number: Schema = {"type": "number", "minimum": 0}
+    kernels: dict[str, Schema] = {}
+    for field in fields(KernelConstants):
+        if field.name == "moe_4bit_math":
+            kernels[field.name] = {"enum": ["bf16", "fp8", "fp4"]}
+        elif field.name in ("mixed_query_tile", "sort"):
+            kernels[field.name] = number
+        else:
+            kernels[field.name.removesuffix("_s")] = seconds if field.name.endswith("_s") else _SHARE
+    roofline = {
+        "power": {"type": "number", "minimum": 1},
+        **dict.fromkeys(("prefill_attention", "tile_attention", "element_wise", "moe_compute"), _SHARE),
+        **dict.fromkeys(("eight_bit_compute", "link_efficiency"), _SHARE),
+        "expert_overlap": number,
+        "link_latency": seconds,
+    }
+
+    def whole(properties: Mapping[str, Schema]) -> Schema:
+        return _mapping(properties, tuple(properties))
+
+    properties: dict[str, Schema] = {
+        **_HEAD,
+        "engine": _TEXT,
+        "sources": {"type": "array", "minItems": 1, "items": whole({"what": _TEXT, "source": _SOURCE, "date": _DATE})},
+        "roofline": whole(roofline),
+        "step": whole({"host": seconds, "mixed": seconds}),
+        "sampling": whole(dict.fromkeys(SAMPLING, seconds)),
+        "front_end": whole({"per_request": seconds, "per_prompt_token": seconds}),
+        "output": whole({"per_request": seconds}),
+        "memory": whole({"unavailable": amount, "overhead": amount}),
+        "kernels": {"type": "object", "additionalProperties": whole(kernels), "description": "By name of the GPU."},
+        "architectures": {
+            "type": "object", "additionalProperties": _TEXT,
+            "description": "Which GPU's constants stand for others of an architecture.",
+        },
+    }  # fmt: skip
+    return _mapping(properties, tuple(name for name in properties if name != "aliases"))
+
+
+def model_schema() -> Schema:
+    """Of ``hardware_profiles/models``; a Hugging Face ``config.json`` has none."""
+    grouped = _mapping(
+        {
+            "kind": {"const": "grouped"}, "heads": _COUNT, "kv_heads": _COUNT, "head_dim": _COUNT,
+            "window": _optional(_COUNT), "chunked": _FLAG, "gated": _FLAG,
+        },
+        ("heads", "kv_heads", "head_dim"), "Multi-head, grouped-query or multi-query attention.",
+    )  # fmt: skip
+    latent = _mapping(
+        {
+            "kind": {"const": "latent"}, "heads": _COUNT, "q_rank": _optional(_COUNT), "kv_rank": _COUNT,
+            "nope_dim": _COUNT, "rope_dim": _COUNT, "v_dim": _COUNT, "top_k": _optional(_COUNT), "index_heads": _COUNT,
+            "index_dim": _COUNT,
+        },
+        ("kind", "heads", "kv_rank", "nope_dim", "rope_dim", "v_dim"), "Multi-head latent attention.",
+    )  # fmt: skip
+    state = _mapping(
+        {
+            "kind": {"const": "state"}, "heads": _COUNT, "inputs": _COUNT, "inner": _COUNT, "state": _COUNT,
+            "value_bytes": _COUNT, "convolved": _FROM_ZERO, "kernel": _COUNT, "extra": _FROM_ZERO,
+        },
+        ("kind", "heads", "inputs", "inner", "state"), "A state of constant size: linear attention, state spaces.",
+    )  # fmt: skip
+    dense = _mapping({"kind": {"const": "dense"}, "intermediate": _FROM_ZERO, "gated": _FLAG}, ("intermediate",))
+    moe = _mapping(
+        {
+            "kind": {"const": "moe"}, "experts": _COUNT, "top_k": _COUNT, "intermediate": _COUNT,
+            "shared_intermediate": _FROM_ZERO, "gated": _FLAG,
+        },
+        ("kind", "experts", "top_k", "intermediate"), "A mixture of experts.",
+    )  # fmt: skip
+    layer = _mapping(
+        {"count": _COUNT, "attention": {"anyOf": [grouped, latent, state]}, "mlp": {"anyOf": [dense, moe]}},
+        ("count", "attention", "mlp"),
+    )
+    weights = _mapping(
+        {
+            "dtype": {"enum": list(WEIGHT_DTYPES)}, "kv_cache": {"enum": list(KV_DTYPES)},
+            "quantised": {"type": "array", "items": {"enum": list(QUANTISABLE)}},
+        },
+        ("dtype",), "Precision of the published weights; the parts that are not named are bf16.",
+    )  # fmt: skip
+    properties: dict[str, Schema] = {
+        **_HEAD, "source": _SOURCE, "date": _DATE, "hidden": _COUNT, "vocab": _COUNT, "max_position": _COUNT,
+        "tied_embeddings": _FLAG, "position_rows": _FROM_ZERO, "mtp_parameters": _FROM_ZERO,
+        "vision_parameters": _FROM_ZERO, "notes": _NAMES, "weights": weights,
+        "layers": {"type": "array", "items": layer, "minItems": 1, "description": "Groups of equal layers."},
+    }  # fmt: skip
+    return _mapping(properties, ("hidden", "vocab", "max_position", "layers"))
+
+
+SCHEMAS: dict[str, Callable[[], Schema]] = {
+    "hardware": gpu_schema,
+    "links": link_schema,
+    "storage": storage_schema,
+    "nodes": node_schema,
+    "models": model_schema,
+    "calibrations": calibration_schema,
+}
+"""By kind."""

@@ -1,0 +1,54 @@
+"""``servetwin schema``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from servetwin.cli import options
+from servetwin.cli.kinds import KINDS, POLICIES, kind_of
+from servetwin.errors import InputError
+
+_FILES = tuple(kind for kind in KINDS if kind != POLICIES)
+
+
+def schema(
+    kind: Annotated[
+        str,
+        typer.Argument(help="scenario, workload, hardware, model, node, link, storage, calibration; plural works too."),
+    ],
+    plugin: options.Plugin = None,
+    json: Annotated[bool, typer.Option("--json", help="As without it: the schema is a JSON document.")] = False,
+) -> None:
+    """Print the JSON Schema of a kind of file, with which editors complete fields and mark mistakes.
+
+    Save it, and name it in the first line of a file: # yaml-language-server: $schema=scenario.schema.json
+    """
+    wanted = kind_of(kind)
+    options.load_policies(plugin)
+    from json import dumps
+
+    print(dumps(_schema(wanted), indent=2, ensure_ascii=False))
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    from servetwin.catalog.json_schema import DIALECT, SCHEMAS
+
+    if kind == "scenarios":
+        from servetwin.scenario.json_schema import scenario_schema
+
+        found = scenario_schema()
+    elif kind == "workloads":
+        from servetwin.scenario.json_schema import workload_schema
+
+        found = workload_schema()
+    elif kind in SCHEMAS:
+        found = SCHEMAS[kind]()
+    else:
+        raise InputError(
+            "a policy is no file: a scenario names it, and the schema of scenarios knows its fields", path="KIND",
+            found=kind, allowed=_FILES, nearest="scenarios",
+        )  # fmt: skip
+    found.pop("title", None)
+    return {"$schema": DIALECT, "title": f"servetwin {kind.removesuffix('s')}", **found}

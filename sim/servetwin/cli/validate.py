@@ -1,0 +1,143 @@
+"""``servetwin validate``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from servetwin.cli import options
+from servetwin.cli.guard import say
+from servetwin.errors import Interrupted, printable
+
+if TYPE_CHECKING:
+    from servetwin.studies.validation.running import Progress
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise typer.BadParameter("the name of a directory is expected, found an empty text")
+    return Path(text)
+
+
+_OUT = typer.Option(
+    "--out",
+    metavar="DIR",
+    parser=_folder,
+    help="Write report.md, errors.csv and validate.json there.  [default: nothing is written]",
+)
+
+
+def validate(
+    cases: Annotated[Path, typer.Argument(help="The file of measured cases (JSON).", metavar="CASES.json")],
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", metavar="K", help="Only cases of this kind; may be repeated.")
+    ] = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; may be repeated.")
+    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
+    ] = None,
+    seed: options.Seed = None,
+    changes: options.Set = None,
+    catalog: options.CatalogDir = None,
+    plugin: options.Plugin = None,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Score against measured cases: run each of them and compare.
+
+    Every case of the file is turned into scenarios and run. What this version cannot simulate is listed with the
+    reason; cases that their file calls unusable are left out.
+    """
+    from servetwin.catalog.find import Catalog
+    from servetwin.studies.validation.cases import read_case_file
+    from servetwin.studies.validation.document import document
+    from servetwin.studies.validation.one_run import Settings
+    from servetwin.studies.validation.peers import published
+    from servetwin.studies.validation.plan import plan
+    from servetwin.studies.validation.running import run_plan
+    from servetwin.studies.validation.writing import write
+
+    options.load_policies(plugin)
+    known: Catalog = options.open_catalog(catalog)
+    chosen = read_case_file(cases).choose(kind or (), case or ())
+    table = published(cases)
+    todo = plan(chosen, known)
+    settings = Settings(
+        seed=seed,
+        changes=tuple(changes or ()),
+        catalog=tuple(catalog or ()),
+        plugins=tuple(plugin or ()),
+        strict=strict,
+        jobs=jobs or _cpus(),
+    )
+    with _progress_bar(quiet) as progress:
+        finished = run_plan(todo, settings, progress)
+    if finished.signal_number is not None:
+        # What has ended is worth more than the seconds that writing it takes.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answer = document(todo, finished, seed=seed, published=table, changes=changes or ())
+    if out is not None:
+        write(answer, out)
+    _print(answer, out, quiet=quiet, as_json=json)
+    if finished.signal_number is not None:
+        where = f"in {out}" if out is not None else "above" if not quiet or json else "lost: there is no --out"
+        raise Interrupted(
+            f"interrupted after {len(finished.outcomes):,} of {len(todo.trials):,} runs: what was finished is {where}",
+            finished.signal_number,
+        )
+
+
+def _print(answer: dict[str, Any], out: Path | None, *, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        from json import dumps
+
+        print(dumps(answer, indent=2, allow_nan=False, ensure_ascii=False))
+    elif not quiet:
+        from servetwin.report.validation import print_validation
+
+        print_validation(answer)
+        if out is not None:
+            print(f"\nwritten to {printable(str(out))}")
+    if answer["unpredicted"] and not quiet:
+        say(f"warning: {len(answer['unpredicted']):,} points of scored cases have no prediction (see unpredicted)")
+    sys.stdout.flush()
+
+
+def _cpus() -> int:
+    """The CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _progress_bar(quiet: bool) -> Iterator[Progress | None]:
+    """A progress bar on stderr, if that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
+
+    columns = (
+        TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(ended: int, planned: int) -> None:
+            bar.update(task, completed=ended, total=planned)
+
+        yield show

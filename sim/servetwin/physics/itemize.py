@@ -1,0 +1,245 @@
+"""Where the time of one step goes, operator by operator; the items add up to the price, picosecond for picosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from servetwin.errors import InvariantError
+from servetwin.physics.attention import AttentionPrices, attended_pairs, keys_read
+from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, Work, head_operator, layer_operators
+from servetwin.physics.overheads import Machine
+from servetwin.physics.protocols import StepShape
+from servetwin.physics.step_time import RooflineStepTime
+from servetwin.specs import Calibration, Gpu, Layer
+from servetwin.units import PS_PER_S
+
+COLUMNS = {"sm": "compute", "hbm": "memory", "link": "communication", "host": "overhead"}
+"""What a phase's resource is called in an account of a step."""
+
+_LAYERS = "layers"
+_ROUNDED = 64
+"""Picoseconds by which the operators of a step may miss its price: each sum is rounded once."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A part of a step on one GPU.
+
+    Attributes:
+        name: its name: ``attention.qkv``, ``experts``, ``all-reduce``, …
+        layers: layers that it occurs in; 1 for what a step does once.
+        ps: what it takes [ps], by column of ``COLUMNS``: an operator counts whole by the larger of its two bounds,
+            which may differ between the layers of a model.
+        bytes_moved: HBM traffic [B].
+        flops: arithmetic [FLOP].
+        wire_bytes: bytes that a GPU has to send to the others [B].
+        arithmetic_s: the least time of the arithmetic, each part at the peak of its data type [s].
+        floor_s: the least time on this hardware [s]: bytes over bandwidth or arithmetic at peak, the larger, for each
+            group of layers.
+    """
+
+    name: str
+    layers: int = 0
+    ps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLUMNS.values(), 0))
+    bytes_moved: float = 0.0
+    flops: float = 0.0
+    wire_bytes: float = 0.0
+    arithmetic_s: float = 0.0
+    floor_s: float = 0.0
+
+    @property
+    def total_ps(self) -> int:
+        """What it takes [ps]."""
+        return sum(self.ps.values())
+
+
+class _Account:
+    """The items of a step while they are gathered.
+
+    Args:
+        sheet: the GPU as its data sheet describes it, for the floors.
+    """
+
+    def __init__(self, sheet: Gpu) -> None:
+        self._sheet = sheet
+        self.items: dict[str, Item] = {}
+        self._raw: dict[tuple[str, str], float] = {}
+
+    def fixed(
+        self, name: str, layers: int, column: str, ps: int, works: Sequence[Work] = (), wire: float = 0.0
+    ) -> None:
+        """Add an operator whose time [ps] is known to the picosecond."""
+        self._item(name, layers, works, wire).ps[column] += ps
+
+    def operator(self, name: str, layers: int, column: str, ps: float, works: Sequence[Work]) -> None:
+        """Add an operator of the layers, or another group of layers with it; its time [ps] is rounded in ``settle``."""
+        self._item(name, layers, works, 0.0)
+        self._raw[name, column] = self._raw.get((name, column), 0.0) + ps
+
+    def _item(self, name: str, layers: int, works: Sequence[Work], wire: float) -> Item:
+        item = self.items.setdefault(name, Item(name))
+        item.layers += layers
+        moved = sum(work.bytes_moved for work in works)
+        item.bytes_moved += moved
+        item.flops += sum(work.flops for work in works)
+        item.wire_bytes += wire
+        arithmetic_s = sum(work.flops / self._sheet.peak(work.dtype) for work in works)
+        item.arithmetic_s += arithmetic_s
+        item.floor_s += max(moved / self._sheet.hbm_bytes_per_s, arithmetic_s, wire / self._sheet.nvlink_bytes_per_s)
+        return item
+
+    def settle(self, column: str, total_ps: int) -> None:
+        """Round the operators of a column to whole picoseconds that add up to ``total_ps``, the price of the layers.
+
+        What no operator explains becomes an item of its own, ``other``.
+
+        Raises:
+            InvariantError: the operators take longer than the price.
+        """
+        whole = {name: int(ps) for (name, which), ps in self._raw.items() if which == column}
+        missing = total_ps - sum(whole.values())
+        if missing < 0:
+            raise InvariantError(f"the operators of a step take {-missing} ps more than its price ({column})")
+        if whole and missing <= _ROUNDED + len(whole):
+            # To the longest, where a few picoseconds do not show.
+            whole[max(whole, key=lambda name: whole[name])] += missing
+        elif missing:
+            self.fixed("other", 1, column, missing)
+        for name, ps in whole.items():
+            self.items[name].ps[column] += ps
+
+
+def itemize(prices: RooflineStepTime, shape: StepShape, calibration: Calibration, sheet: Gpu) -> list[Item]:
+    """The items of a step on one GPU of a replica, in the order of the layer.
+
+    Parameters
+    ----------
+    prices : prices the step
+    shape : the step
+    calibration : the constants that ``prices`` was made with
+    sheet : the GPU of the data sheet, which ``prices.gpu`` is a slowed-down copy of under ``cluster.slowdown``
+
+    Returns
+    -------
+    the items; the sums of their ``ps`` are ``prices.price(shape)``, column by column
+
+    Raises
+    ------
+    InvariantError
+        where the operators take longer than the step: a bug
+
+    Notes
+    -----
+    The operators of the layers are priced again, one by one, and rounded so that their sum is the price. What the price
+    of the layers has besides would appear as ``other``; on the roofline that is nothing.
+    """
+    account = _Account(sheet)
+    machine = Machine.of(prices.gpu, calibration)
+    _layer_items(account, prices, shape, machine)
+    attention = AttentionPrices(prices.model, prices.tensor, prices.kv_cache, machine)
+    _decode_items(account, prices, shape, attention)
+    _chunk_items(account, prices, shape, attention)
+    _settle_phases(account, prices, shape, machine)
+    return [item for item in account.items.values() if item.total_ps]
+
+
+def _layer_items(account: _Account, prices: RooflineStepTime, shape: StepShape, machine: Machine) -> None:
+    """Operators that depend on tokens only."""
+    model = prices.model
+    for layer in model.layers:
+        operators: list[Operator] = layer_operators(
+            model, layer.attention, layer.mlp, weights=prices.weights, tensor=prices.tensor, machine=machine
+        )
+        for operator in operators:
+            rows = shape.tokens if isinstance(operator, Experts) else shape.padded_tokens
+            cost, work = operator.cost(rows), operator.work(rows)
+            account.operator(
+                operator.name, layer.count, "compute" if cost.compute_bound else "memory",
+                layer.count * cost.seconds * PS_PER_S,
+                [Work(layer.count * work.bytes_moved, layer.count * work.flops, work.dtype)],
+            )  # fmt: skip
+
+
+def _decode_items(account: _Account, prices: RooflineStepTime, shape: StepShape, attention: AttentionPrices) -> None:
+    """Attention of the decoding requests, by kind, and what it takes per request."""
+    model, tensor = prices.model, prices.tensor
+    slopes = attention.slopes(shape.width, bool(shape.chunks))
+    kinds = [None, *prices.windows]
+    for (by_compute, by_memory), context, window in zip(slopes, shape.context, kinds, strict=True):
+        layers = [layer for layer in model.layers if _attends(layer, window, prices)]
+        works = []
+        for layer in layers:
+            if layer.attention.window != window:
+                continue
+            moved = layer.count * context * layer.attention.kv_bytes(tensor, prices.kv_cache)
+            flops = layer.count * context * shape.width * layer.attention.decode_flops() / tensor
+            works.append(Work(moved, flops))
+        if window is None:
+            works += _index_work(prices, context, context * shape.width)
+        name = "attention.decode" if window is None else f"attention.decode.{window}"
+        count = sum(layer.count for layer in layers)
+        if by_compute:
+            account.operator(name, count, "compute", by_compute * context, works)
+        elif by_memory:
+            account.operator(name, count, "memory", by_memory * context, works)
+    states = Work(2.0 * model.state_bytes(tensor) * shape.requests, 0.0)
+    per_request = attention.per_request_ps * shape.requests
+    account.operator("attention.requests", model.num_layers, "memory", per_request, [states])
+
+
+def _attends(layer: Layer, window: int | None, prices: RooflineStepTime) -> bool:
+    """Whether the layers read a cache of this kind of attention."""
+    mixer = layer.attention
+    if window is None and mixer.index_bytes():
+        return True
+    return mixer.window == window and mixer.kv_bytes(prices.tensor, prices.kv_cache) > 0
+
+
+def _chunk_items(account: _Account, prices: RooflineStepTime, shape: StepShape, attention: AttentionPrices) -> None:
+    """Attention of the prefill chunks, all kinds together."""
+    if not shape.chunks:
+        return
+    model, tensor = prices.model, prices.tensor
+    compute, memory = attention.chunks_ps(shape.chunks)
+    works: list[Work] = []
+    for new, before in shape.chunks:
+        for layer in model.layers:
+            mixer = layer.attention
+            moved = keys_read(new, before, mixer.window) * mixer.kv_bytes(tensor, prices.kv_cache)
+            flops = attended_pairs(new, before, mixer.window) * mixer.prefill_flops() + before * mixer.expansion_flops()
+            works.append(Work(layer.count * moved, layer.count * flops / tensor))
+        works += _index_work(prices, new + before, attended_pairs(new, before, None))
+    column = "compute" if compute else "memory"
+    account.operator("attention.prefill", model.num_layers, column, compute or memory, works)
+
+
+def _index_work(prices: RooflineStepTime, read: int, pairs: int) -> list[Work]:
+    """What choosing the attended tokens needs: an index of ``read`` tokens, scored for ``pairs``; on every rank."""
+    works = []
+    for layer in prices.model.layers:
+        moved, flops = layer.attention.index_bytes(), layer.attention.index_flops()
+        if moved or flops:
+            works.append(Work(layer.count * read * moved, layer.count * float(pairs) * flops, "fp8"))
+    return works
+
+
+def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape, machine: Machine) -> None:
+    """The phases outside the layers as items, and all items rounded to the phases."""
+    model = prices.model
+    rows = shape.requests + shape.decodes * (shape.width - 1)
+    layers = dict.fromkeys(COLUMNS.values(), 0)
+    for phase in prices.phases(shape):
+        column = COLUMNS[phase.resource]
+        if phase.kind == _LAYERS:
+            layers[column] += phase.ps
+        elif phase.kind == "logits":
+            account.fixed(phase.kind, 1, column, phase.ps, [head_operator(model, prices.tensor, machine).work(rows)])
+        elif phase.kind == "all-reduce":
+            # Two in each layer, after attention and after the feed-forward block.
+            wire = 2.0 * model.num_layers * ACTIVATION_BYTES * shape.padded_tokens * model.hidden
+            account.fixed(phase.kind, model.num_layers, column, phase.ps, wire=wire)
+        else:
+            account.fixed(phase.kind, phase.count, column, phase.ps)
+    for column, total in layers.items():
+        account.settle(column, total)

@@ -1,0 +1,166 @@
+"""The terminal tables of ``servetwin explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from servetwin.errors import printable
+from servetwin.report.tables import number, percent
+from servetwin.report.units import flops_rate, gib, rate
+
+_QUIET = "dim"
+_COLOURS = {"compute": "green", "memory": "blue", "communication": "magenta", "overhead": "yellow"}
+
+
+def print_explanation(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print what ``servetwin.studies.explain.explain`` found.
+
+    Args:
+        document: its answer.
+        console: where to print; standard output if not given.
+    """
+    (console or Console(highlight=False)).print(explanation_view(document))
+
+
+def explanation_view(document: Mapping[str, Any]) -> Group:
+    """The tables, for a rich console of any width."""
+    parts: list[RenderableType] = [_heading(document), Text(), _operators(document), Text(), _phases(document), Text()]
+    parts += [_roofline(document), Text(), _memory(document)]
+    if document["warnings"]:
+        parts.append(Text())
+    for warning in document["warnings"]:
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row(Text("!", style="bold yellow"), Text(printable(warning), style="yellow"))
+        parts.append(grid)
+    return Group(*parts)
+
+
+def _heading(document: Mapping[str, Any]) -> Text:
+    inputs, step = document["inputs"], document["step"]
+    text = Text()
+    gpus = inputs["gpus_per_replica"]
+    text.append(printable(inputs["model"]), style="bold")
+    text.append(f" on {gpus} x {printable(inputs['hardware'])}, {inputs['engine']}, weights {inputs['weights']}")
+    text.append(f", KV cache {inputs['kv_cache']}\n")
+    text.append(_step(inputs), style=_QUIET)
+    if inputs["kernel_constants_of"] != inputs["hardware"]:
+        text.append(
+            f"\nkernels as on {inputs['kernel_constants_of']}: the calibration has none of this GPU", style="yellow"
+        )
+    text.append(f"\n{number(step['total_us'] / 1000)} ms", style="bold")
+    text.append(f", bound by {step['bound']}: ")
+    shares = [(name, step[f"{name}_us"] / step["total_us"]) for name in _COLOURS if step[f"{name}_us"]]
+    for place, (name, share) in enumerate(shares):
+        text.append(", " if place else "")
+        text.append(f"{name} {percent(share)}", style=_COLOURS[name])
+    text.append(f"; the hardware allows {number(step['floor_us'] / 1000)} ms")
+    return text
+
+
+def _step(inputs: Mapping[str, Any]) -> str:
+    """What is in the step, in words."""
+    parts = []
+    batch, context, prefill = inputs["batch"], inputs["context"], inputs["prefill"]
+    if batch:
+        parts.append(f"{batch:,} request{'s' if batch > 1 else ''} decode at {context:,} tokens of context")
+    if prefill:
+        before = f" behind {context:,} computed before" if context and not batch else ""
+        parts.append(f"a prompt is prefilled by {prefill:,} tokens{before}")
+    padded = f", padded to {inputs['padded_tokens']:,}" if inputs["padded_tokens"] != inputs["tokens"] else ""
+    graph = "CUDA graph" if inputs["cuda_graph"] else "no CUDA graph"
+    return f"{' and '.join(parts)}: {inputs['tokens']:,} tokens{padded}, {graph}"
+
+
+def _operators(document: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table.add_column("operator", overflow="fold")
+    for name in ("layers", "µs", "share", "bound by", "FLOP/B", "efficiency"):
+        table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
+    for operator in document["operators"]:
+        efficiency = operator["efficiency"]
+        table.add_row(
+            Text(operator["name"], style="bold"),
+            f"{operator['layers']:,}",
+            number(operator["total_us"]),
+            percent(operator["share"]),
+            Text(operator["bound"], style=_COLOURS[operator["bound"]]),
+            number(operator["flops_per_byte"]),
+            percent(efficiency),
+        )
+    step = document["step"]
+    floor = percent(step["floor_us"] / step["total_us"])
+    table.add_row("all", "", number(step["total_us"]), "100.0%", "", number(_flops_per_byte(document)), floor)
+    return table
+
+
+def _flops_per_byte(document: Mapping[str, Any]) -> float:
+    value: float = document["intensity"]["flops_per_byte"]
+    return value
+
+
+def _phases(document: Mapping[str, Any]) -> Text:
+    text = Text("phases  ", style=_QUIET)
+    for place, phase in enumerate(document["phases"]):
+        count = f" x {phase['count']}" if phase["count"] > 1 else ""
+        each = phase["us"] / phase["count"]
+        text.append(" · " if place else "", style=_QUIET)
+        text.append(f"{phase['kind']}{count} on {phase['resource']} {number(each)} µs", style="default")
+    return text
+
+
+def _roofline(document: Mapping[str, Any]) -> Table:
+    intensity = document["intensity"]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style=_QUIET)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style=_QUIET)
+    ridge = number(intensity["ridge_flops_per_byte"])
+    side = "below" if intensity["flops_per_byte"] < intensity["ridge_flops_per_byte"] else "above"
+    stands = f"{side} the ridge of {ridge}: the floor is {intensity['bound']}"
+    table.add_row("roofline, one GPU", f"{number(intensity['flops_per_byte'])} FLOP/B", stands)
+    table.add_row(
+        "arithmetic", flops_rate(intensity["achieved_flops_per_s"]),
+        f"{percent(intensity['share_of_peak_flops'])} of {flops_rate(intensity['peak_flops_per_s'])}",
+    )  # fmt: skip
+    table.add_row(
+        "HBM", rate(intensity["achieved_bytes_per_s"]),
+        f"{percent(intensity['share_of_peak_bandwidth'])} of {rate(intensity['peak_bytes_per_s'])}",
+    )  # fmt: skip
+    floors = ", ".join(
+        f"{name} {number(intensity[f'{name}_floor_us'] / 1000)} ms"
+        for name in ("compute", "memory", "communication")
+        if intensity[f"{name}_floor_us"]
+    )
+    table.add_row("floor", f"{number(intensity['floor_us'] / 1000)} ms", floors)
+    return table
+
+
+def _memory(document: Mapping[str, Any]) -> Table:
+    memory, inputs = document["memory"], document["inputs"]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style=_QUIET)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style=_QUIET)
+    utilization = memory["utilization"]
+    used = "" if utilization is None else f"of which the engine may use {percent(utilization)}"
+    table.add_row("memory, one GPU", gib(memory["gpu_bytes"]), used)
+    table.add_row("weights", gib(memory["weights_bytes"]), "")
+    for key, name in (("overhead_bytes", "activations, graphs"), ("state_bytes", "states"), ("kv_bytes", "KV cache")):
+        if memory[key]:
+            table.add_row(name, gib(memory[key]), "")
+    per_token = memory["kv_bytes_per_token"] / 1024
+    room = f"{number(per_token)} KiB each" if per_token else "none per token"
+    table.add_row("room", f"{memory['kv_capacity_tokens']:,} tokens", room)
+    verdict = "fits" if memory["fits"] else Text("does not fit", style="bold red")
+    table.add_row("needed", f"{memory['kv_needed_tokens']:,} tokens", verdict)
+    if inputs["batch"]:
+        table.add_row(
+            "at most", f"{memory['max_batch_at_context']:,} requests",
+            f"of {inputs['context']:,} tokens, or {inputs['batch']:,} of {memory['max_context_at_batch']:,}",
+        )  # fmt: skip
+    return table

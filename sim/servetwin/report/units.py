@@ -1,0 +1,51 @@
+"""Physical figures as people read them: GiB, TB/s, TFLOP/s, microseconds."""
+
+from __future__ import annotations
+
+from servetwin.report.tables import number
+
+_DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def scaled(value: float, unit: str) -> str:
+    """A figure with the decimal prefix that leaves one to three digits before the point.
+
+    >>> scaled(3.35e12, "B/s")
+    '3.35 TB/s'
+    """
+    factor, prefix = next((step for step in _DECIMAL if abs(value) >= step[0]), _DECIMAL[-1])
+    return f"{number(value / factor)} {prefix}{unit}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """A bandwidth [B/s] in decimal units."""
+    return scaled(bytes_per_s, "B/s")
+
+
+def flops_rate(flops_per_s: float) -> str:
+    """An arithmetic rate [FLOP/s], in TFLOP/s from a tenth of one on, for the peaks of GPUs are compared in it.
+
+    >>> flops_rate(2.25e15)
+    '2,250 TFLOP/s'
+    """
+    return f"{number(flops_per_s / 1e12)} TFLOP/s" if flops_per_s >= 1e11 else scaled(flops_per_s, "FLOP/s")
+
+
+def gib(size_bytes: float) -> str:
+    """A size [B] in GiB, as drivers and operating systems count memory.
+
+    >>> gib(81559 * 2**20)
+    '79.65 GiB'
+    """
+    return f"{number(size_bytes / 2**30)} GiB"
+
+
+def duration(seconds: float) -> str:
+    """A time [s] in the unit that leaves one to three digits before the point.
+
+    >>> duration(5e-6)
+    '5 µs'
+    """
+    factor, unit = next((step for step in _TIMES if abs(seconds) >= step[0] * 0.9995), _TIMES[-1])
+    return f"{number(round(seconds / factor, 6))} {unit}"

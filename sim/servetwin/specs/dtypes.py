@@ -1,0 +1,22 @@
+"""The formats in which weights and KV caches are stored, and what a value of each takes."""
+
+from __future__ import annotations
+
+#: Bytes per stored weight, with the scales of the block formats: MXFP4 has an 8-bit scale per 32 values, NVFP4 an
+#: 8-bit scale per 16, INT4 a 16-bit scale per 32.
+_BYTES: dict[str, float] = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "int4": 0.5625,
+    "mxfp4": 0.53125,
+    "nvfp4": 0.5625,
+}
+WEIGHT_DTYPES = tuple(_BYTES)
+KV_DTYPES = ("bf16", "fp16", "fp8")
+
+
+def bytes_per_value(dtype: str) -> float:
+    """Bytes [B] that one value of ``dtype`` takes, block scales included."""
+    return _BYTES[dtype]

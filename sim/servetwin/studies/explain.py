@@ -1,0 +1,225 @@
+"""Where the time of one step goes, where it stands on the roofline, and what fits into memory; nothing is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import CapacityError, ScenarioError, nearest_name
+from servetwin.physics.itemize import COLUMNS, Item, itemize
+from servetwin.physics.memory import KvRoom
+from servetwin.physics.protocols import StepShape
+from servetwin.physics.step_time import RooflineStepTime
+from servetwin.scenario.engines import graph_sizes
+from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.slowdown import slow_down
+from servetwin.studies.step import Step
+from servetwin.units import PS_PER_US
+
+
+def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | None = None) -> dict[str, Any]:
+    """Explain a step of one pool of a resolved scenario.
+
+    Args:
+        scenario: the scenario, resolved.
+        step: the step.
+        catalog: where models, GPUs and calibrations are.
+        pool_name: the pool; the first one if not given.
+
+    Returns:
+        What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of a replica.
+
+    Raises:
+        ScenarioError: there is no pool of that name.
+    """
+    index = _pool_index(scenario, pool_name)
+    pool = scenario.cluster.pools[index]
+    place = f"cluster.pools.{index}"
+    parts = pool_parts(scenario, pool, place, catalog)
+    gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
+    prices = RooflineStepTime(
+        parts.model,
+        gpu,
+        tensor=parts.tensor,
+        weights=parts.weights,
+        kv_cache=parts.kv_cache,
+        sampling=scenario.workload.sampling,
+        calibration=calibration,
+    )
+    shape = step.shape(prices.windows, graph_sizes(pool.engine.max_cudagraph_capture_size or 0))
+    items = itemize(prices, shape, calibration, parts.gpu)
+    memory = _memory(pool, parts, place, step)
+    return {
+        "inputs": _inputs(scenario, pool, parts, step, shape),
+        "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
+        "phases": [
+            {"kind": phase.kind, "resource": phase.resource, "count": phase.count, "us": phase.ps / PS_PER_US}
+            for phase in prices.phases(shape)
+        ],
+        "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
+        "memory": memory,
+        "intensity": _intensity(items, parts),
+        "warnings": [*_warnings(pool, step, shape, memory), *_other_pools(scenario, pool_name)],
+    }
+
+
+def _pool_index(scenario: Scenario, name: str | None) -> int:
+    names = [pool.name for pool in scenario.cluster.pools]
+    if name is None:
+        return 0
+    if name not in names:
+        raise ScenarioError(
+            "there is no pool of that name", path="--pool", found=name, allowed=names, nearest=nearest_name(name, names)
+        )
+    return names.index(name)
+
+
+def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape: StepShape) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "pool": pool.name,
+        "pools": [one.name for one in scenario.cluster.pools],
+        "model": parts.model.name,
+        "hardware": parts.gpu.name,
+        "gpus_per_replica": parts.tensor,
+        "engine": f"{scenario.engine.name} {scenario.engine.version}",
+        "weights": parts.weights,
+        "kv_cache": parts.kv_cache,
+        "calibration": parts.calibration.name,
+        "kernel_constants_of": parts.calibration.kernels_of(parts.gpu.name, parts.gpu.architecture),
+        "batch": step.batch,
+        "context": step.context,
+        "prefill": step.prefill,
+        "tokens": shape.tokens,
+        "padded_tokens": shape.padded_tokens,
+        "cuda_graph": shape.graph,
+    }
+
+
+def _columns(items: Sequence[Item]) -> dict[str, Any]:
+    """Time by what bounds it [us]; each column is the sum of whole picoseconds."""
+    columns = {column: sum(item.ps[column] for item in items) for column in COLUMNS.values()}
+    times = {f"{column}_us": ps / PS_PER_US for column, ps in columns.items()}
+    bound = max(columns, key=lambda column: columns[column])
+    return {"total_us": sum(columns.values()) / PS_PER_US, **times, "bound": bound}
+
+
+def _operator(item: Item, step_ps: int) -> dict[str, Any]:
+    seconds = item.total_ps * 1e-12
+    return {
+        "name": item.name,
+        "layers": item.layers,
+        **_columns([item]),
+        "share": item.total_ps / step_ps,
+        "floor_us": item.floor_s * 1e6,
+        "efficiency": item.floor_s / seconds if item.floor_s else None,
+        "flops": item.flops,
+        "bytes": item.bytes_moved,
+        "wire_bytes": item.wire_bytes,
+        "flops_per_byte": item.flops / item.bytes_moved if item.bytes_moved else None,
+    }
+
+
+def _intensity(items: Sequence[Item], parts: PoolParts) -> dict[str, Any]:
+    """Where the step stands on the roofline of one GPU, whose roof is the peak for the precision of the weights."""
+    gpu = parts.gpu
+    flops, moved = sum(item.flops for item in items), sum(item.bytes_moved for item in items)
+    wire = sum(item.wire_bytes for item in items)
+    seconds = sum(item.total_ps for item in items) * 1e-12
+    peak, bandwidth = gpu.peak(parts.weights), gpu.hbm_bytes_per_s
+    floors = {
+        "compute": sum(item.arithmetic_s for item in items) * 1e6,
+        "memory": moved / bandwidth * 1e6,
+        "communication": wire / gpu.nvlink_bytes_per_s * 1e6,
+    }
+    return {
+        "flops": flops,
+        "bytes": moved,
+        "wire_bytes": wire,
+        "flops_per_byte": flops / moved,
+        "ridge_flops_per_byte": peak / bandwidth,
+        "peak_flops_per_s": peak,
+        "peak_bytes_per_s": bandwidth,
+        "achieved_flops_per_s": flops / seconds,
+        "achieved_bytes_per_s": moved / seconds,
+        "share_of_peak_flops": flops / seconds / peak,
+        "share_of_peak_bandwidth": moved / seconds / bandwidth,
+        **{f"{name}_floor_us": floor for name, floor in floors.items()},
+        "floor_us": max(floors.values()),
+        "bound": max(floors, key=lambda name: floors[name]),
+    }
+
+
+def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, Any]:
+    """What fits into one GPU: bytes, and how many requests or tokens the KV cache has room for."""
+    room, blocks = _room(pool, parts, place)
+    size = pool.engine.block_size
+    tokens = (blocks - 1) * size
+    per_request = -(-max(step.context, 1) // size) * size
+    needed = step.batch * per_request
+    if step.prefill:
+        needed += -(-(step.before + step.prefill) // size) * size
+    return {
+        "gpu_bytes": parts.gpu.memory_bytes,
+        "utilization": pool.engine.gpu_memory_utilization,
+        "weights_bytes": room.weight_bytes if room else parts.model.weight_bytes(parts.weights, parts.tensor),
+        "overhead_bytes": room.overhead_bytes if room else None,
+        "state_bytes": room.state_bytes if room else None,
+        "kv_bytes": room.kv_bytes if room else None,
+        "kv_bytes_per_token": parts.model.kv_bytes_per_token(parts.kv_cache, parts.tensor),
+        "kv_blocks": blocks,
+        "kv_capacity_tokens": tokens,
+        "kv_needed_tokens": needed,
+        "fits": needed <= tokens,
+        "max_batch_at_context": tokens // per_request if step.batch else None,
+        "max_context_at_batch": tokens // step.batch // size * size if step.batch else None,
+    }
+
+
+def _room(pool: Pool, parts: PoolParts, place: str) -> tuple[KvRoom | None, int]:
+    """Room of one GPU and its KV blocks; blocks that the scenario sets need not fit."""
+    override = pool.engine.num_gpu_blocks_override
+    if override is None:
+        room = parts.room(pool, place)
+        return room, room.num_blocks
+    whole = pool.engine.model_copy(update={"gpu_memory_utilization": 1.0})
+    try:
+        return parts.room(pool.model_copy(update={"engine": whole}), place), override
+    except CapacityError:
+        return None, override
+
+
+def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) -> list[str]:
+    """Why the engine would not run this step as it is."""
+    engine = pool.engine
+    assert engine.max_num_batched_tokens is not None and engine.max_num_seqs is not None
+    assert isinstance(engine.max_model_len, int)
+    longest = max(step.context if step.batch else 0, step.before + step.prefill)
+    found = []
+    if shape.tokens > engine.max_num_batched_tokens:
+        found.append(
+            f"a step of this pool has at most max_num_batched_tokens = {engine.max_num_batched_tokens:,} tokens; "
+            f"the engine would spread these {shape.tokens:,} over several"
+        )
+    if shape.requests > engine.max_num_seqs:
+        found.append(
+            f"at most max_num_seqs = {engine.max_num_seqs:,} requests run at once in this pool, not {shape.requests:,}"
+        )
+    if longest > engine.max_model_len:
+        found.append(f"no request of this pool is longer than max_model_len = {engine.max_model_len:,} tokens")
+    if not memory["fits"]:
+        found.append(
+            f"the KV cache has room for {memory['kv_capacity_tokens']:,} tokens, "
+            f"and this step needs {memory['kv_needed_tokens']:,}"
+        )
+    return found
+
+
+def _other_pools(scenario: Scenario, chosen: str | None) -> list[str]:
+    """That there are others, where the user did not choose one."""
+    first, *others = (pool.name for pool in scenario.cluster.pools)
+    if chosen is not None or not others:
+        return []
+    return [f"this is a step of pool {first}; for another one: --pool {' or '.join(others)}"]

@@ -1,0 +1,29 @@
+"""Scoring the simulator against measured cases: files of cases → scenarios → runs → errors.
+
+A file has the layout of ``cases.json``: ``{"meta": …, "cases": [{id, kind, model, hardware, engine, workload,
+measured, usable_for_scoring, …}]}``. ``kinds`` turns a case into scenarios, ``running`` runs them,
+``scoring`` compares, ``document`` and ``writing`` report.
+"""
+
+from servetwin.studies.validation.cases import Case, CaseFile, read_case_file
+from servetwin.studies.validation.document import document
+from servetwin.studies.validation.kinds import trials_of
+from servetwin.studies.validation.one_run import Settings
+from servetwin.studies.validation.plan import Plan, plan
+from servetwin.studies.validation.running import run_plan
+from servetwin.studies.validation.trial import NotYet, Point, Trial
+
+__all__ = [
+    "Case",
+    "CaseFile",
+    "NotYet",
+    "Plan",
+    "Point",
+    "Settings",
+    "Trial",
+    "document",
+    "plan",
+    "read_case_file",
+    "run_plan",
+    "trials_of",
+]

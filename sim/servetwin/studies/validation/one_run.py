@@ -1,0 +1,117 @@
+"""One trial: its scenario as this version takes it, its run, and what is measured of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import InputError
+from servetwin.scenario.load import validate_mapping
+from servetwin.scenario.overrides import Override
+from servetwin.scenario.pools import pool_parts
+from servetwin.scenario.run import execute
+from servetwin.scenario.schema import Scenario
+from servetwin.studies.validation.measure import measure
+from servetwin.studies.validation.trial import BLOCK_TOKENS, Outcome, Trial
+
+_LARGEST_GRAPH = 8192
+"""The largest captured batch in the options of TensorRT-LLM's perf-overview."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every run.
+
+    Attributes:
+        seed: of the random streams; None = that of the scenarios, 0.
+        changes: overrides of scenario fields, ``PATH=VALUE``.
+        catalog: the user's folders of models and GPUs.
+        plugins: files that register policies.
+        strict: whether every account is counted again at every step.
+        jobs: processes.
+    """
+
+    seed: int | None = None
+    changes: tuple[str, ...] = ()
+    catalog: tuple[Path, ...] = ()
+    plugins: tuple[Path, ...] = ()
+    strict: bool = False
+    jobs: int = 1
+
+    @property
+    def overrides(self) -> list[str | Override]:
+        """The changes and the seed."""
+        seed = [] if self.seed is None else [Override(f"--seed {self.seed}", "run.seed", self.seed)]
+        return [*self.changes, *seed]
+
+
+def run_trial(trial: Trial, settings: Settings, catalog: Catalog) -> Outcome:
+    """Run one trial; what keeps it from running is its answer.
+
+    Raises:
+        Interrupted: a signal.
+    """
+    with tempfile.TemporaryDirectory(prefix="servetwin-validate-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            scenario = resolved(trial, settings, catalog, Path(folder))
+            result = execute(scenario, strict=settings.strict, catalog=catalog)
+        except InputError as error:
+            return Outcome(missing={point.stage: error.message for point in trial.points})
+    return measure(trial, result)
+
+
+def resolved(trial: Trial, settings: Settings, catalog: Catalog, folder: Path) -> Scenario:
+    """The scenario of a trial, ready to run.
+
+    Args:
+        trial: the trial.
+        settings: what holds for every run.
+        catalog: where models and GPUs are found.
+        folder: where its recording is written.
+
+    Raises:
+        InputError: this version cannot simulate it.
+    """
+    raw: dict[str, Any] = deepcopy(dict(trial.scenario))
+    if trial.rows:
+        raw["workload"]["trace"] = _write_rows(trial, folder)
+    if trial.full_length_seats is None:
+        return validate_mapping(raw, catalog, overrides=settings.overrides)
+    options = raw["cluster"]["engine"]
+    options["max_num_seqs"] = 256
+    first = validate_mapping(raw, catalog, overrides=settings.overrides)
+    seats = _seats(first, trial.full_length_seats, catalog)
+    options["max_num_seqs"] = min(seats, first.run.requests or seats)
+    options["max_cudagraph_capture_size"] = min(_LARGEST_GRAPH, options["max_num_seqs"])
+    return validate_mapping(raw, catalog, overrides=settings.overrides)
+
+
+def _seats(scenario: Scenario, tokens: int, catalog: Catalog) -> int:
+    """How many requests of so many tokens the KV cache of a replica holds, at least one."""
+    place = "cluster.pools.0"
+    pool = scenario.cluster.pools[0]
+    room = pool_parts(scenario, pool, place, catalog).room(pool, place)
+    size = pool.engine.block_size
+    return max(1, (room.num_blocks - 1) // -(-tokens // size))
+
+
+def _write_rows(trial: Trial, folder: Path) -> dict[str, Any]:
+    """Write a recording; returns what ``workload.trace`` says of it."""
+    columns = {"arrival_s": "t", "prompt_tokens": "p", "output_tokens": "o"}
+    blocks = any(row.blocks for row in trial.rows)
+    file = folder / "recording.jsonl"
+    with file.open("w", encoding="utf-8") as out:
+        for row in trial.rows:
+            line: dict[str, Any] = {"t": round(row.arrival_s, 9), "p": row.prompt_tokens, "o": row.output_tokens}
+            if blocks:
+                line["b"] = row.blocks
+            out.write(json.dumps(line) + "\n")
+    more = {"block_ids": "b", "block_tokens": BLOCK_TOKENS} if blocks else {}
+    return {"path": str(file), "format": "columns", "columns": {**columns, **more}}

@@ -1,0 +1,50 @@
+"""What is to be run: the trials of every chosen case, and why the other cases have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from servetwin.catalog.find import Catalog
+from servetwin.studies.validation.cases import Case
+from servetwin.studies.validation.kinds import trials_of
+from servetwin.studies.validation.trial import NotYet, Trial
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be run.
+
+    Attributes:
+        cases: the chosen cases.
+        trials: the runs, each with the place of its case among ``cases``.
+        not_yet: why a case has no run, by the place of the case.
+        excluded: places of the cases that may not be scored.
+    """
+
+    cases: tuple[Case, ...]
+    trials: list[tuple[int, Trial]] = field(default_factory=list)
+    not_yet: dict[int, str] = field(default_factory=dict)
+    excluded: list[int] = field(default_factory=list)
+
+
+def plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
+    """The runs of these cases.
+
+    Args:
+        cases: the chosen cases.
+        catalog: where models and GPUs are found.
+
+    Raises:
+        InputError: a case that may be scored, or a recording that it names, is malformed.
+    """
+    found = Plan(tuple(cases))
+    for place, case in enumerate(found.cases):
+        if not case.usable:
+            found.excluded.append(place)
+            continue
+        try:
+            found.trials += [(place, trial) for trial in trials_of(case, catalog)]
+        except NotYet as answer:
+            found.not_yet[place] = answer.reason
+    return found

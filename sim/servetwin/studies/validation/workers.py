@@ -1,0 +1,103 @@
+"""Processes that run trials, each with a pipe of its own, so that any of them may be ended at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Generator, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import Interrupted, ScenarioError
+from servetwin.policies import load_plugins
+from servetwin.studies.validation.one_run import Settings, run_trial
+from servetwin.studies.validation.trial import Outcome, Trial
+
+Answer = Outcome | str
+"""What came of a trial, or the traceback of a bug."""
+
+
+def run_in_processes(trials: Sequence[Trial], settings: Settings) -> Generator[tuple[int, Outcome]]:
+    """Run trials in ``settings.jobs`` processes, each answered by its place as it ends.
+
+    The processes are started afresh, so that nothing of this one leaks into them, and do not outlive the generator.
+
+    Args:
+        trials: the trials.
+        settings: what holds for every run.
+
+    Raises:
+        ScenarioError: a process ended before its run did.
+        RuntimeError: a bug, with its traceback.
+    """
+    context = multiprocessing.get_context("spawn")
+    workers: dict[Connection, BaseProcess] = {}
+    busy: dict[Connection, int] = {}
+    try:
+        places = iter(range(len(trials)))
+        for place in range(min(settings.jobs, len(trials))):
+            here, there = context.Pipe()
+            process: BaseProcess = context.Process(
+                target=_work, args=(there, settings), name=f"validate-{place}", daemon=True
+            )
+            process.start()
+            there.close()
+            workers[here] = process
+            _next(here, places, trials, busy)
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                yield busy.pop(ready), _answer(ready, settings)
+                _next(ready, places, trials, busy)
+    finally:
+        for process in workers.values():
+            process.kill()
+        for connection, process in workers.items():
+            process.join()
+            connection.close()
+
+
+def _next(worker: Connection, places: Iterator[int], trials: Sequence[Trial], busy: dict[Connection, int]) -> None:
+    place = next(places, None)
+    if place is not None:
+        worker.send(trials[place])
+        busy[worker] = place
+
+
+def _answer(worker: Connection, settings: Settings) -> Outcome:
+    try:
+        answer: Answer = worker.recv()
+    except EOFError:
+        raise ScenarioError(
+            "a process of the simulation ended before its run",
+            path="--jobs",
+            found=settings.jobs,
+            hint="memory may have run out: use fewer jobs",
+        ) from None
+    if isinstance(answer, str):
+        raise RuntimeError(answer)
+    return answer
+
+
+def _work(parent: Connection, settings: Settings) -> None:
+    """Answer one trial after the other until there are no more.
+
+    A terminal sends Ctrl-C to every process: the parent hears it too, and ends this one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    load_plugins(list(settings.plugins))
+    catalog = Catalog(settings.catalog)
+    while True:
+        try:
+            trial: Trial = parent.recv()
+        except EOFError:
+            return
+        try:
+            answer: Answer = run_trial(trial, settings, catalog)
+        except (Interrupted, KeyboardInterrupt):
+            return
+        except Exception:
+            answer = traceback.format_exc()
+        parent.send(answer)

@@ -1,0 +1,99 @@
+"""Trace files that are CSV with a header: columns are found by name, others are ignored."""
+
+from __future__ import annotations
+
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from servetwin.workload.traces.format import (
+    COUNT_ALLOWED,
+    SECONDS_ALLOWED,
+    Row,
+    RowError,
+    RowParser,
+    as_time_ps,
+    as_whole,
+)
+
+Cells = Sequence[str]
+
+
+class CsvFormat(ABC):
+    """Base of the formats that are CSV with a header.
+
+    Attributes:
+        columns: the columns that tell the format; a file must have all of them.
+    """
+
+    name: str
+    description: str
+    columns: tuple[str, ...]
+    layout: str
+    block_tokens = 0
+
+    def __init__(self) -> None:
+        self.layout = f"CSV with the header {','.join(self.columns)}"
+
+    def recognises(self, line: str) -> bool:
+        """Whether the line is a header with the columns."""
+        try:
+            return set(self.columns) <= set(split_cells(line))
+        except RowError:
+            return False
+
+    def parser(self, line: str) -> tuple[RowParser, bool]:
+        """The row parser for this header; the first line is no row."""
+        header = split_cells(line)
+        missing = [column for column in self.columns if column not in header]
+        if missing:
+            raise RowError(f"the header has no column {missing[0]}", line, ",".join(self.columns))
+        width, row = len(header), self.row(header)
+
+        def parse(line: str) -> Row:
+            cells = split_cells(line)
+            if len(cells) != width:
+                raise RowError(f"the row has {len(cells)} cells", line, f"{width} cells, as in the header")
+            return row(cells)
+
+        return parse, True
+
+    @abstractmethod
+    def row(self, header: Sequence[str]) -> Callable[[Cells], Row]:
+        """What turns the cells of a row, as many as the header has, into a ``Row``, or raises ``RowError``."""
+
+
+def split_cells(line: str, delimiter: str = ",") -> list[str]:
+    """The cells of a line, without white space around them; quotes as in RFC 4180."""
+    if '"' not in line:
+        return [cell.strip() for cell in line.split(delimiter)]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
+    except (csv.Error, StopIteration) as error:
+        raise RowError(
+            f"the row is no CSV: {error}", line, "cells in quotes that end, each quote inside doubled"
+        ) from None
+
+
+def tokens(cell: str, column: str) -> int:
+    """The number of tokens in a cell.
+
+    Raises:
+        RowError: it is none.
+    """
+    value = as_whole(cell)
+    if value is None:
+        raise RowError(f"{column} is no number of tokens", cell, COUNT_ALLOWED)
+    return value
+
+
+def seconds(cell: str, column: str) -> int:
+    """The time in a cell of seconds [ps].
+
+    Raises:
+        RowError: it is none.
+    """
+    value = as_time_ps(cell)
+    if value is None:
+        raise RowError(f"{column} is no time", cell, SECONDS_ALLOWED)
+    return value

@@ -1,0 +1,182 @@
+"""Our own ``requests.parquet``: a run's requests, to be replayed by another cluster.
+
+Arrivals, lengths, classes and sessions are those of the run; time 0 is that run's. What prompts shared is not in the
+file: nothing is shared in the replay. Rejected and unfinished requests arrive too. Arrivals are floats of seconds in
+the file: exact to the picosecond up to 2.5 hours, to a nanosecond up to 90 days.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from servetwin.errors import TraceError
+from servetwin.streams import Streams
+from servetwin.units import seconds_to_ps
+from servetwin.workload.base import MAX_TOKENS
+from servetwin.workload.traces.format import (
+    COUNT_ALLOWED,
+    MAX_TIME_S,
+    NO_SESSION,
+    SECONDS_ALLOWED,
+    FileFormat,
+    Row,
+    RowError,
+)
+from servetwin.workload.traces.lines import read_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAGIC = b"PAR1"
+NUMBERS = {"arrival_s": "double", "prompt_tokens": "int64", "output_tokens": "int64"}
+OPTIONAL = {"session_id": "int64", "class": "string"}
+_BLOCK = 1 << 16
+
+
+class OwnTable(FileFormat):
+    """``requests.parquet`` of a run of servetwin."""
+
+    name = "servetwin"
+    description = "requests.parquet of a run of servetwin: its arrivals, lengths, classes and sessions again"
+    layout = f"Parquet with the columns {','.join(NUMBERS)}"
+
+    def recognises_file(self, path: Path, head: bytes) -> bool:
+        """Whether the file is Parquet."""
+        return head.startswith(MAGIC)
+
+    def rows(self, path: Path, shown: str, streams: Streams) -> Iterator[tuple[str, Row | RowError]]:
+        """The requests in order of arrival, those of one instant in the order of the file."""
+        table = _read(path, shown)
+        times = np.frombuffer(table.times_s, np.float64) if table.times_s else np.empty(0)
+        order = np.argsort(times, kind="stable")
+        for start in range(0, len(order), _BLOCK):
+            for index in order[start : start + _BLOCK].tolist():
+                yield f"row {index + 1}", table.row(index)
+
+
+class _Table:
+    """The columns that are needed, 28 bytes a row; what is null is −1."""
+
+    def __init__(self) -> None:
+        self.times_s = array("d")
+        self.prompts, self.outputs = array("i"), array("i")
+        self.sessions = array("q")
+        self.classes = array("i")
+        self.names: dict[str, int] = {"": 0}
+        self._by_number = [""]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of a batch.
+
+        Raises:
+            TypeError: a column has no numbers; with its name and type.
+        """
+        has = batch.schema.names
+        self.times_s.frombytes(_numbers(batch, "arrival_s").astype(np.float64).tobytes())
+        for name, column in (("prompt_tokens", self.prompts), ("output_tokens", self.outputs)):
+            # What does not fit is no number of tokens either.
+            values = np.clip(np.nan_to_num(_numbers(batch, name), nan=-1), -1, 2**31 - 1)
+            column.frombytes(values.astype(np.int32).tobytes())
+        sessions = np.full(len(batch), NO_SESSION)
+        if "session_id" in has:
+            sessions = _numbers(batch, "session_id")
+            if sessions.dtype.kind != "i":
+                raise TypeError("session_id", str(batch.schema.field("session_id").type))
+        self.sessions.frombytes(np.maximum(sessions, NO_SESSION).astype(np.int64).tobytes())
+        codes = _class_codes(batch.column("class"), self.names) if "class" in has else np.zeros(len(batch), np.int32)
+        self.classes.frombytes(codes.tobytes())
+        self._by_number = list(self.names)
+
+    def row(self, index: int) -> Row | RowError:
+        """A row, or what is wrong with it."""
+        time, prompt, output = self.times_s[index], self.prompts[index], self.outputs[index]
+        if not 0 <= time <= MAX_TIME_S:
+            return RowError("arrival_s is no time", time, SECONDS_ALLOWED)
+        if not 1 <= prompt <= MAX_TOKENS:
+            return RowError("prompt_tokens is no number of tokens", prompt, COUNT_ALLOWED)
+        if not 1 <= output <= MAX_TOKENS:
+            return RowError("output_tokens is no number of tokens", output, COUNT_ALLOWED)
+        name = self._by_number[self.classes[index]]
+        return Row(seconds_to_ps(time), prompt, output, class_name=name, session=self.sessions[index])
+
+
+def _read(path: Path, shown: str) -> _Table:
+    """The columns that are needed.
+
+    Raises:
+        TraceError: the file is no Parquet, lacks a column, or has something else in it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    table = _Table()
+    try:
+        with _opened(path, shown) as stream:
+            file = parquet.ParquetFile(stream, read_dictionary=["class"])
+            names = file.schema_arrow.names
+            for name in NUMBERS:
+                if name not in names:
+                    raise TraceError(
+                        f"the table has no column {name}", file=shown, found=", ".join(names), allowed=OwnTable.layout
+                    )
+            wanted = [*NUMBERS, *(name for name in OPTIONAL if name in names)]
+            for batch in file.iter_batches(_BLOCK, columns=wanted, use_threads=False):
+                batch.validate(full=True)
+                table.add(batch)
+    except TypeError as error:
+        if len(error.args) != 2:
+            raise
+        name, kind = error.args
+        raise TraceError(
+            f"the column {name} has no numbers", file=shown, path=name, found=kind, allowed="numbers"
+        ) from None
+    except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError) as error:
+        reason = (str(error).splitlines() or ["it ends too soon"])[0]
+        raise TraceError(f"the Parquet file is damaged: {reason[:200]}", file=shown) from None
+    return table
+
+
+def _opened(path: Path, shown: str) -> BinaryIO:
+    """The file, read bit by bit as it is, or as a whole if it is compressed."""
+    stream = path.open("rb")
+    if stream.read(len(MAGIC)) == MAGIC:
+        stream.seek(0)
+        return stream
+    stream.close()
+    return io.BytesIO(read_bytes(path, shown))
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """A column of numbers; null counts as −1.
+
+    Raises:
+        TypeError: there are no numbers; with the name and what there is.
+    """
+    import pyarrow.types as types
+
+    column = batch.column(name)
+    if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        raise TypeError(name, str(column.type))
+    return _filled(column)
+
+
+def _filled(column: pa.Array) -> np.ndarray[Any, np.dtype[Any]]:
+    values = column.fill_null(-1) if column.null_count else column
+    return values.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _class_codes(column: pa.Array, known: dict[str, int]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The number of each row's class in ``known``, which grows; 0 = none."""
+    import pyarrow.types as types
+
+    if not (types.is_dictionary(column.type) and types.is_string(column.type.value_type)):
+        return np.zeros(len(column), np.int32)
+    numbers = [known.setdefault(name or "", len(known)) for name in column.dictionary.to_pylist()]
+    # The last one stands for null, which is −1.
+    return np.asarray(np.array([*numbers, 0], np.int32)[_filled(column.indices)], np.int32)

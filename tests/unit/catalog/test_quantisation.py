@@ -1,0 +1,150 @@
+"""What is quantised, and what stays in bf16, as configurations of all kinds say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servetwin.catalog import Catalog
+from servetwin.errors import CatalogError
+from servetwin.specs import ModelSpec
+
+CATALOG = Catalog()
+FP8 = {"type": "float", "num_bits": 8}
+FP4 = {"type": "float", "num_bits": 4}
+GROUPS = {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": FP8}}}
+
+
+def read(quantisation: dict[str, Any], **changes: Any) -> ModelSpec:
+    """A small mixture with a dense first layer and shared experts."""
+    config = {
+        "model_type": "deepseek_v3", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "kv_lora_rank": 32, "q_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+        "intermediate_size": 512, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+        "n_shared_experts": 1, "first_k_dense_replace": 1, "vocab_size": 1_000, "max_position_embeddings": 2_048,
+        "quantization_config": quantisation,
+    }  # fmt: skip
+    return CATALOG.model({**config, **changes})
+
+
+ALL = ("attention", "dense", "experts", "shared")
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "dtype", "parts"),
+    [
+        ({"quant_method": "fp8"}, "fp8", ALL),
+        # Indexers, gates and norms of an attention block are not the attention.
+        (
+            {"quant_method": "fp8", "modules_to_not_convert": [
+                "model.layers.0.self_attn.indexer.weights_proj", "model.layers.1.mlp.gate",
+                "model.layers.1.self_attn.q_a_layernorm", "model.layers.1.mlp.shared_expert_gate", "lm_head",
+            ]},
+            "fp8", ALL,
+        ),
+        (
+            {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["self_attn"]},
+            "fp8", ("dense", "experts", "shared"),
+        ),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["lm_head", "*.self_attn*"]},
+            "nvfp4", ("dense", "experts", "shared"),
+        ),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": [
+                "model.layers.*.self_attn", "*.mlp.shared_experts.*", "model.layers.0.mlp*",
+            ]},
+            "nvfp4", ("experts",),
+        ),
+        ({"quant_algo": "FP8", "exclude_modules": ["lm_head"]}, "fp8", ALL),
+        (
+            {"quant_method": "compressed-tensors", "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
+             "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"type": "int", "num_bits": 4}}}},
+            "int4", ("dense", "experts"),
+        ),
+        # Two groups: the larger one is what the checkpoint is called.
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {
+                "a": {"targets": ["re:.*experts.*"], "weights": FP4},
+                "b": {"targets": ["re:.*self_attn.*"], "weights": FP8},
+            }},
+            "nvfp4", ("experts", "shared"),
+        ),
+        (
+            {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {
+                f"model.layers.{layer}.mlp.experts": {"quant_algo": "NVFP4"} for layer in range(1, 4)
+            }},
+            "nvfp4", ("experts",),
+        ),
+        (
+            {"quant_method": "quark", "exclude": ["lm_head", "re:.*self_attn.*"],
+             "global_quant_config": {"weight": {"dtype": "fp4"}}},
+            "mxfp4", ("dense", "experts", "shared"),
+        ),
+        ({"quant_method": "gptq", "bits": 8}, "int8", ALL),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4", ALL),
+    ],
+)  # fmt: skip
+def test_parts_and_precision(quantisation: dict[str, Any], dtype: str, parts: tuple[str, ...]) -> None:
+    model = read(quantisation)
+    assert (model.native_weights, model.quantised_parts) == (dtype, parts)
+
+
+def test_what_is_left_out_weighs_two_bytes() -> None:
+    plain, without = read({"quant_method": "fp8"}), read({"quant_method": "fp8", "ignore": ["re:.*self_attn.*"]})
+    assert without.weight_bytes() - plain.weight_bytes() == plain.parts()["attention"]
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "kv_cache"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": None}, "bf16"),
+        ({**GROUPS, "kv_cache_scheme": FP8}, "fp8"),
+        ({**GROUPS, "kv_cache_scheme": None}, "bf16"),
+        ({"quant_method": "fp8"}, "bf16"),
+    ],
+)  # fmt: skip
+def test_the_kv_cache_that_the_checkpoint_asks_for(quantisation: dict[str, Any], kv_cache: str) -> None:
+    assert read(quantisation).native_kv_cache == kv_cache
+
+
+def test_a_part_in_two_precisions_is_named() -> None:
+    model = read({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.self_attn"]})
+    assert "attention" in model.quantised_parts
+    (note,) = model.notes
+    assert "'attention' are 25% bf16, 75% fp8: all are priced as fp8" in note
+
+
+def test_a_cache_in_a_precision_that_is_not_modelled_is_named() -> None:
+    model = read({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"})
+    assert model.native_kv_cache == "fp8"
+    assert any("nvfp4" in note for note in model.notes)
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "complaint"),
+    [
+        ({"quant_method": "aqlm"}, "not modelled"),
+        ({"quant_method": "awq", "bits": 3}, "not modelled"),
+        ({"quant_method": "modelopt", "quant_algo": "TERNARY"}, "not modelled"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "'quantized_layers' is missing"),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp3"}}}, "not modelled"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"type": "int", "num_bits": 2}}}},
+            "not modelled",
+        ),
+    ],
+)
+def test_what_is_not_modelled_is_refused(quantisation: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogError, match=complaint) as caught:
+        read(quantisation)
+    assert caught.value.path is not None
+    assert caught.value.path.startswith("quantization_config")
+
+
+def test_a_broken_pattern_means_itself() -> None:
+    assert read({"quant_method": "fp8", "ignore": ["re:*self_attn(", "*[", "re:.*self_attn.*"]}).quantised_parts == (
+        "dense", "experts", "shared",
+    )  # fmt: skip

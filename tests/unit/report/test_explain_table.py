@@ -1,0 +1,69 @@
+"""The tables of ``explain`` and ``show hardware``: readable at any width, in the units that people use."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from servetwin.catalog import Catalog
+from servetwin.report.explain import print_explanation
+from servetwin.report.hardware import KINDS, print_hardware
+from servetwin.report.units import duration, flops_rate, gib, rate, scaled
+from servetwin.scenario.load import load_scenario
+from servetwin.studies.explain import explain
+from servetwin.studies.step import Step
+
+CATALOG = Catalog()
+
+
+def printed(width: int = 100) -> tuple[io.StringIO, Console]:
+    out = io.StringIO()
+    return out, Console(file=out, width=width, highlight=False, color_system=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (rate(3.35e12), "3.35 TB/s"), (rate(450e9), "450 GB/s"), (rate(0.0), "0 B/s"),
+        (scaled(30.72e12, "B"), "30.72 TB"),
+        (flops_rate(2.25e15), "2,250 TFLOP/s"), (flops_rate(153.5e12), "153.5 TFLOP/s"), (flops_rate(5e9), "5 GFLOP/s"),
+        (gib(81559 * 2**20), "79.65 GiB"), (duration(5e-6), "5 µs"), (duration(1e-4), "100 µs"), (duration(2.0), "2 s"),
+        (duration(1e-7), "100 ns"),
+    ],
+)  # fmt: skip
+def test_units(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hardware(kind: str, width: int) -> None:
+    for name in CATALOG.names(kind):
+        out, console = printed(width)
+        print_hardware(kind, CATALOG.describe(kind, name), console)
+        assert out.getvalue().startswith(name)
+        assert "sources" in out.getvalue()
+        assert max(len(line) for line in out.getvalue().splitlines()) <= width
+
+
+def test_a_gpu_in_human_units() -> None:
+    out, console = printed()
+    print_hardware("hardware", CATALOG.describe("hardware", "h20"), console)
+    for word in ("95.58 GiB", "97,871 MiB", "4 TB/s", "148 TFLOP/s", "450 GB/s", "500 W", "h100-sxm", "costs are null"):
+        assert word in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_an_explanation(width: int) -> None:
+    scenario = load_scenario("mixed-gpus")
+    for step in (Step.of(None, None, None), Step.of(None, 300, 9000), Step.of(500, 9000, 50)):
+        out, console = printed(width)
+        document = explain(scenario, step, CATALOG, "a100")
+        print_explanation(document, console)
+        text = out.getvalue()
+        for operator in document["operators"]:
+            assert operator["name"] in text
+        for word in ("qwen3-32b", "2 x a100-sxm-80gb", "bound by", "ridge", "KV cache", "GiB", "at most"):
+            assert word in text or (word == "at most" and not step.batch)

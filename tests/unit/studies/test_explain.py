@@ -1,0 +1,161 @@
+"""What ``explain`` says about a step: which step is meant, what fits, what the engine would not run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from servetwin.catalog import Catalog
+from servetwin.errors import ScenarioError
+from servetwin.scenario.load import validate_mapping
+from servetwin.scenario.schema import Scenario
+from servetwin.studies.explain import explain
+from servetwin.studies.step import Step
+
+CATALOG = Catalog()
+
+
+def scenario(cluster: dict[str, Any] | None = None, **fields: Any) -> Scenario:
+    return validate_mapping(
+        {
+            "name": "test",
+            "model": "llama-3.1-8b",
+            "cluster": {"hardware": "h100-sxm", **(cluster or {})},
+            "workload": {"arrivals": {"rate_per_s": 1}, "prompts": 100, "outputs": 10},
+            **fields,
+        },
+        CATALOG,
+    )
+
+
+def explained(batch: int | None = None, context: int | None = None, prefill: int | None = None, **more: Any) -> Any:
+    return explain(scenario(**more), Step.of(batch, context, prefill), CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ((None, None, None), (32, 1024, 0)),
+        ((8, None, None), (8, 1024, 0)),
+        ((8, 50, None), (8, 50, 0)),
+        ((None, None, 512), (0, 0, 512)),
+        ((None, 300, 512), (0, 300, 512)),
+        ((4, None, 512), (4, 1024, 512)),
+        ((0, None, 512), (0, 0, 512)),
+    ],
+)
+def test_which_step_is_meant(given: tuple[int | None, ...], meant: tuple[int, ...]) -> None:
+    step = Step.of(*given)
+    assert (step.batch, step.context, step.prefill) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ((0, None, None), "--batch"), ((-1, None, None), "--batch"), ((1, 0, None), "--context"),
+        ((1, -5, None), "--context"), ((1, 1, -1), "--prefill"), ((10**9, 1, None), "--batch"), ((0, 7, 0), "--batch"),
+    ],
+)  # fmt: skip
+def test_steps_that_cannot_be(given: tuple[int | None, ...], path: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        Step.of(*given)
+    assert caught.value.path == path
+
+
+def test_the_document_has_the_promised_keys_and_adds_up() -> None:
+    document = explained(32, 2000)
+    assert {"step", "phases", "operators", "memory", "intensity"} <= set(document)
+    step = document["step"]
+    parts = ("compute_us", "memory_us", "communication_us", "overhead_us")
+    assert {"total_us", *parts, "bound"} <= set(step)
+    assert step["total_us"] == pytest.approx(sum(step[part] for part in parts), abs=1e-6)
+    for part in ("total_us", *parts):
+        assert sum(operator[part] for operator in document["operators"]) == pytest.approx(step[part], abs=1e-5)
+    assert sum(operator["share"] for operator in document["operators"]) == pytest.approx(1.0)
+    assert sum(phase["us"] for phase in document["phases"]) == pytest.approx(step["total_us"], abs=1e-5)
+    assert step["bound"] == "memory"
+    assert document["warnings"] == []
+    json.dumps(document, allow_nan=False)
+
+
+def test_it_is_the_step_that_the_engine_would_run() -> None:
+    """Padded to a captured graph where there is one."""
+    inputs = explained(33, 100)["inputs"]
+    assert (inputs["tokens"], inputs["padded_tokens"], inputs["cuda_graph"]) == (33, 40, True)
+    inputs = explained(600, 100)["inputs"]
+    assert (inputs["tokens"], inputs["padded_tokens"], inputs["cuda_graph"]) == (600, 600, False)
+    inputs = explained(33, 100, cluster={"engine": {"enforce_eager": True}})["inputs"]
+    assert (inputs["padded_tokens"], inputs["cuda_graph"]) == (33, False)
+
+
+def test_the_context_of_a_chunk_is_what_was_computed_before_it() -> None:
+    whole, behind, mixed = explained(prefill=500), explained(prefill=500, context=5000), explained(4, 5000, 500)
+    names = [{operator["name"]: operator for operator in one["operators"]} for one in (whole, behind, mixed)]
+    assert names[1]["attention.prefill"]["flops"] > 10 * names[0]["attention.prefill"]["flops"]
+    assert names[2]["attention.prefill"]["flops"] == names[0]["attention.prefill"]["flops"]
+    assert "attention.decode" not in names[1] and "attention.decode" in names[2]
+
+
+def test_memory_by_hand() -> None:
+    memory = explained(30, 1000)["memory"]
+    assert memory["weights_bytes"] == CATALOG.model("llama-3.1-8b").weight_bytes()
+    assert memory["kv_bytes_per_token"] == 32 * 2 * 8 * 128 * 2
+    assert memory["kv_capacity_tokens"] == (memory["kv_blocks"] - 1) * 16
+    # Whole blocks of 16: 63 of them hold 1,000 tokens.
+    assert memory["kv_needed_tokens"] == 30 * 63 * 16
+    assert memory["max_batch_at_context"] == memory["kv_capacity_tokens"] // (63 * 16)
+    assert memory["max_context_at_batch"] == memory["kv_capacity_tokens"] // 30 // 16 * 16
+    total = sum(memory[key] for key in ("weights_bytes", "overhead_bytes", "kv_bytes", "state_bytes"))
+    assert total <= memory["utilization"] * memory["gpu_bytes"]
+    override = explained(1, 10, cluster={"engine": {"num_gpu_blocks_override": 100, "max_model_len": 1000}})["memory"]
+    assert (override["utilization"], override["kv_capacity_tokens"]) == (None, 99 * 16)
+
+
+@pytest.mark.parametrize(
+    ("step", "cluster", "word"),
+    [
+        ((None, None, 9000), {}, "max_num_batched_tokens = 8,192"),
+        ((100, 10, None), {"engine": {"max_num_seqs": 64}}, "max_num_seqs = 64"),
+        ((1, 5000, None), {"engine": {"max_model_len": 4096}}, "max_model_len = 4,096"),
+        ((None, 4000, 500), {"engine": {"max_model_len": 4096}}, "max_model_len = 4,096"),
+        ((1000, 5000, None), {}, "room for 453,9"),
+    ],
+)
+def test_what_the_engine_would_not_run_is_said(step: Any, cluster: dict[str, Any], word: str) -> None:
+    warnings = explained(*step, cluster=cluster)["warnings"]
+    assert any(word in warning for warning in warnings), warnings
+
+
+def test_pools() -> None:
+    pools = {
+        "hardware": None,
+        "pools": [
+            {"name": "new", "hardware": "h100-sxm"},
+            {"name": "old", "hardware": "a100-sxm-80gb", "parallel": {"tensor": 2}},
+        ],
+    }
+    both = scenario(cluster=pools)
+    step = Step.of(None, None, None)
+    first = explain(both, step, CATALOG)
+    assert first["inputs"]["hardware"] == "h100-sxm" and any("--pool old" in text for text in first["warnings"])
+    second = explain(both, step, CATALOG, "old")
+    assert (second["inputs"]["hardware"], second["inputs"]["gpus_per_replica"]) == ("a100-sxm-80gb", 2)
+    assert second["warnings"] == [] and second["step"]["communication_us"] > 0
+    with pytest.raises(ScenarioError) as caught:
+        explain(both, step, CATALOG, "odl")
+    assert (caught.value.path, caught.value.nearest) == ("--pool", "old")
+
+
+def test_a_slower_machine_is_slower_and_has_the_same_floor() -> None:
+    fast, slow = explained(32, 2000), explained(32, 2000, cluster={"slowdown": 2})
+    assert slow["step"]["total_us"] == pytest.approx(2 * fast["step"]["total_us"], rel=1e-4)
+    assert slow["step"]["floor_us"] == fast["step"]["floor_us"]
+    for operator in slow["operators"]:
+        assert operator["efficiency"] is None or operator["efficiency"] <= 0.5
+
+
+def test_whose_constants_are_used_is_said() -> None:
+    inputs = explained(1, 10, cluster={"hardware": "h20"})["inputs"]
+    assert inputs["kernel_constants_of"] == "h100-sxm"

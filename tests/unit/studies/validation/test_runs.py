@@ -1,0 +1,168 @@
+"""Running small cases: the document, its files, several processes, interruptions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.studies.validation.small_cases import everything, inference_perf, sweep, write, write_gz
+
+from servetwin.catalog import Catalog
+from servetwin.errors import InputError, Interrupted
+from servetwin.studies.validation import Settings, document, plan, read_case_file, run_plan, running
+from servetwin.studies.validation.plan import Plan
+from servetwin.studies.validation.writing import FILES, errors_csv, report
+from servetwin.studies.validation.writing import write as write_files
+
+CATALOG = Catalog()
+
+
+def planned(folder: Path, cases: list[dict[str, Any]]) -> Plan:
+    return plan(read_case_file(write(folder, cases)).cases, CATALOG)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    todo = planned(tmp_path_factory.mktemp("cases"), everything())
+    return document(todo, run_plan(todo, Settings()))
+
+
+def test_every_case_has_its_place(answer: dict[str, Any]) -> None:
+    scored = {row["id"] for row in answer["cases"]}
+    waiting = {row["id"]: row["reason"] for row in answer["not_yet"]}
+    excluded = {row["id"] for row in answer["excluded"]}
+    assert scored == {"perf", "sweep", "table", "profile", "aggregated"}
+    assert excluded == {"spoilt"}
+    assert scored | set(waiting) | excluded == {fields["id"] for fields in everything()}
+    assert len(scored) + len(waiting) + len(excluded) == len(everything())
+    # What the scenario itself refuses is the reason; a later version that has it will run the case.
+    assert "attention data parallelism" in waiting["wide"]
+    assert "attention data parallelism" in waiting["spread"]
+    assert answer["counts"]["scored"] == 5
+    assert answer["counts"]["not_yet"] == len(waiting)
+    assert not answer["interrupted"]
+
+
+def test_the_document_is_that_of_the_interface(answer: dict[str, Any]) -> None:
+    json.dumps(answer, allow_nan=False)
+    assert set(answer["kinds"]) == {fields["kind"] for fields in everything()}
+    assert answer["kinds"]["spec_decode"] == {}
+    assert answer["kinds"]["serving"]["tpot_ms.mean"]["n"] == 1
+    assert set(answer["kinds"]["throughput_table"]) == {"output_throughput"}
+    assert set(answer["sets"]) == {"vllm-0.15.1"}
+    assert set(answer["sets"]["vllm-0.15.1"]) == {
+        "ttft_ms.mean", "ttft_ms.p99", "tpot_ms.mean", "e2e_ms.mean", "e2e_ms.p99",
+    }  # fmt: skip
+    for row in answer["cases"]:
+        assert row["error_pct"] == pytest.approx(100 * (row["predicted"] / row["measured"] - 1))
+    (summary,) = [
+        r for r in answer["cases"] if (r["id"], r["stage"], r["metric"]) == ("perf", "summary", "e2e_ms.mean")
+    ]
+    assert answer["kinds"]["serving"]["e2e_ms.mean"]["mape_mean"] == pytest.approx(abs(summary["error_pct"]))
+    assert [row["scored"] for row in answer["cases"] if row["stage"] == "stage_0"] == [False] * 5
+    assert answer["peers"]["other-simulator"]["tpot_ms.mean"]["mape_mean"] == pytest.approx(100)
+
+
+def test_repeated_runs_are_predicted_by_one(answer: dict[str, Any]) -> None:
+    runs = [row for row in answer["cases"] if row["id"] == "aggregated" and row["metric"] == "tpot_ms.mean"]
+    assert len(runs) == 2
+    assert runs[0]["predicted"] == runs[1]["predicted"]
+
+
+def test_several_processes_give_the_same_bytes(tmp_path: Path) -> None:
+    todo = planned(tmp_path, [inference_perf(), sweep()])
+    here = document(todo, run_plan(todo, Settings(seed=3)), seed=3)
+    there = document(todo, run_plan(todo, Settings(seed=3, jobs=2)), seed=3)
+    assert json.dumps(here) == json.dumps(there)
+    other = document(todo, run_plan(todo, Settings(seed=4)), seed=4)
+    assert here["cases"] != other["cases"]
+
+
+def test_recorded_requests_are_scored_one_by_one(tmp_path: Path) -> None:
+    rows = "".join(f"{0.1 * n:.1f},120,{n},1,{100 + n}\n" for n in range(9))
+    write_gz(tmp_path, "r.csv.gz", f"arrival_s,prompt_tokens,prompt_id_guess,ttft_ms,e2e_ms\n{rows}")
+    work = {**inference_perf()["workload"], "per_request_trace": "r.csv.gz"}
+    todo = planned(tmp_path, [inference_perf(workload=work)])
+    found = document(todo, run_plan(todo, Settings()))
+    (row,) = found["per_request"]
+    assert row["n"] == 9
+    assert 0 < row["median_error_pct"] < 100
+
+
+def test_overrides_reach_every_run(tmp_path: Path) -> None:
+    todo = planned(tmp_path, [sweep()])
+    plain = document(todo, run_plan(todo, Settings()))
+    slow = document(todo, run_plan(todo, Settings(changes=("cluster.slowdown=2",))))
+    tpot = [[r["predicted"] for r in found["cases"] if r["metric"] == "tpot_ms.mean"] for found in (plain, slow)]
+    assert tpot[1] == pytest.approx([2 * value for value in tpot[0]], rel=0.05)
+    with pytest.raises(InputError, match="slowdwon"):
+        run_plan(todo, Settings(changes=("cluster.slowdwon=2",)))
+
+
+def test_what_does_not_fit_is_not_yet(tmp_path: Path) -> None:
+    todo = planned(tmp_path, [sweep(model="meta-llama/Llama-3.1-70B-Instruct")])
+    found = document(todo, run_plan(todo, Settings()))
+    assert "do not fit" in found["not_yet"][0]["reason"]
+    assert found["unpredicted"] == [] and found["kinds"] == {"concurrency_sweep": {}}
+
+
+def test_points_that_cannot_be_run_are_listed(tmp_path: Path) -> None:
+    point = {"tpot_ms": {"mean_or_median": 6.0}}
+    lengths = {"isl64_osl16_conc1": point, "isl64_osl16_conc2": point, "isl200000_osl16_conc1": point}
+    todo = planned(tmp_path, [sweep(measured=lengths)])
+    found = document(todo, run_plan(todo, Settings()))
+    assert [row["stage"] for row in found["unpredicted"]] == ["isl200000_osl16_conc1"]
+    assert found["kinds"]["concurrency_sweep"]["tpot_ms.mean"]["n"] == 1
+    assert len(found["cases"]) == 2
+
+
+def test_an_interruption_keeps_what_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    todo = planned(tmp_path, [sweep("a"), sweep("b")])
+    whole = running.run_trial
+    ended = 0
+
+    def run(*arguments: Any) -> Any:
+        nonlocal ended
+        if ended == 3:
+            raise Interrupted("in the middle of a run", signal.SIGTERM)
+        ended += 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(running, "run_trial", run)
+    finished = run_plan(todo, Settings())
+    assert finished.signal_number == signal.SIGTERM
+    found = document(todo, finished)
+    assert found["interrupted"]
+    assert found["counts"]["runs"] == 3
+    assert found["counts"]["unfinished"] == ["b"]
+    # Half of the points of the second case are there.
+    assert found["kinds"]["concurrency_sweep"]["tpot_ms.mean"]["n"] == 2
+    assert "Interrupted" in report(found)
+
+
+def test_a_case_that_was_not_reached_is_neither_scored_nor_impossible(tmp_path: Path) -> None:
+    todo = planned(tmp_path, [sweep("a"), sweep("b")])
+    finished = run_plan(planned(tmp_path, [sweep("a")]), Settings())
+    finished.signal_number = signal.SIGINT
+    found = document(todo, finished)
+    assert found["counts"]["scored"] == 1 and found["not_yet"] == []
+    assert found["counts"]["unfinished"] == ["b"]
+
+
+def test_files(tmp_path: Path, answer: dict[str, Any]) -> None:
+    write_files(answer, tmp_path / "deep" / "out")
+    assert {path.name for path in (tmp_path / "deep" / "out").iterdir()} == set(FILES)
+    rows = list(csv.DictReader(io.StringIO(errors_csv(answer))))
+    assert len(rows) == len(answer["cases"])
+    assert float(rows[0]["error_pct"]) == pytest.approx(answer["cases"][0]["error_pct"])
+    text = report(answer)
+    for words in ("| serving | tpot_ms.mean |", "other-simulator", "needs speculative decoding", "`spoilt`"):
+        assert words in text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_files(answer, tmp_path / "file")
