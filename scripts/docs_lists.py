@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 import yaml
-from docs_schema import cell, docstring_fields, markdown, sentence
+from docs_schema import cell, markdown, sentence
 
+from servetwin.catalog.descriptions import docstring_fields
 from servetwin.catalog.find import Catalog
 from servetwin.cli.list import _catalogued
 from servetwin.cli.main import app

@@ -1,59 +1,23 @@
-"""The reference of the profiles in ``hardware_profiles``, as Markdown tables from their JSON Schemas.
-
-Where a schema says nothing of a field, the docstring of the class that holds it does.
-"""
+"""The reference of the profiles in ``hardware_profiles``, as Markdown tables from their JSON Schemas."""
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from docs_schema import cell, docstring_fields, sentence
+from docs_schema import cell, sentence
 
 from servetwin.catalog.json_schema import SCHEMAS
-from servetwin.specs import (
-    DenseMlp,
-    GroupedAttention,
-    KernelConstants,
-    LatentAttention,
-    Layer,
-    ModelSpec,
-    MoeMlp,
-    StateAttention,
-)
-from servetwin.specs.calibration import Calibration
 
 Schema = dict[str, Any]
 
-_NAMED_OTHERWISE = {
-    "dtype": "native_weights", "kv_cache": "native_kv_cache", "quantised": "quantised_parts",
-    "power": "roofline_power", "link_latency": "link_latency_s", "step.host": "step_s", "step.mixed": "mixed_step_s",
-    "greedy": "sampling_s", "top-p": "sampling_s", "front_end.per_request": "front_end_s",
-    "per_prompt_token": "front_end_s_per_token", "output.per_request": "output_s_per_request",
-    "unavailable": "unavailable_bytes", "memory.overhead": "overhead_bytes",
-}  # fmt: skip
-"""Fields of files whose attribute has another name; the end of the path decides."""
-
-_PARTS = {
-    "grouped": GroupedAttention, "latent": LatentAttention, "state": StateAttention, "dense": DenseMlp, "moe": MoeMlp,
-}  # fmt: skip
-"""Alternatives of a layer, by ``kind``."""
+_HEAD = ("| field | value | | meaning |", "|---|---|---|---|")
 
 _EXAMPLES = (
     ("bytes", "80 GiB"), ("bytes per second", "3.35 TB/s"), ("arithmetic per second", "989 TFLOPS"), ("watts", "700 W"),
     ("duration", "4 us"),
 )  # fmt: skip
 """Figures with units: what they are, and how one is written."""
-
-_INSIDE = re.compile(r"[;,]? ?\(?see `[a-z]+\.[\w.]+`\)?")
-"""What docstrings say to those who read the code."""
-
-_COMMON = {
-    "source": "who says so", "date": "when it was looked up, YYYY-MM-DD", "what": "the figures that the source is of.",
-    "value": "how many",
-}  # fmt: skip
 
 
 def profile_reference(kind: str) -> str:
@@ -62,58 +26,39 @@ def profile_reference(kind: str) -> str:
     Args:
         kind: a key of ``SCHEMAS``.
     """
-    owners = {"models": (ModelSpec, Layer), "calibrations": (Calibration, KernelConstants)}.get(kind, ())
-    lines = ["| field | value | | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{path}` | {value} | {need} | {meaning} |" for path, value, need, meaning in _rows(kind, owners)]
+    schema = SCHEMAS[kind]()
+    lines = list(_HEAD)
+    for path, field, needed in _fields(schema):
+        if not field.get("description"):
+            raise SystemExit(f"scripts/docs_profiles.py: {kind}: {path} has no description")
+        lines.append(_row(path, field, needed))
     if kind == "models":
-        for name in _PARTS:
-            lines += ["", *_alternative(name)]
+        layer = schema["properties"]["layers"]["items"]["properties"]
+        for part in ("attention", "mlp"):
+            for alternative in layer[part]["anyOf"]:
+                lines += ["", *_alternative(part, alternative)]
     return "\n".join(lines)
 
 
-def _rows(kind: str, owners: tuple[type, ...]) -> Iterator[tuple[str, str, str, str]]:
-    about: dict[str, str] = {}
-    for owner in owners:
-        about |= _described(owner)
-    for path, field, needed in _fields(SCHEMAS[kind]()):
-        meaning = field.get("description") or _meaning(path, about)
-        if not meaning and path != "layers[].attention" and path != "layers[].mlp":
-            raise SystemExit(f"scripts/docs_profiles.py: {kind}: {path} has no description")
-        yield path, _value(field), "required" if needed else "", _prose(meaning)
+def _row(path: str, field: Schema, needed: bool) -> str:
+    return f"| `{path}` | {_value(field)} | {'required' if needed else ''} | {_prose(field['description'])} |"
 
 
 def _prose(meaning: str) -> str:
-    text = _INSIDE.sub("", cell(meaning)).replace("None =", "null =").replace("`Calibration.sampling_s`", "`sampling`")
+    text = cell(meaning)
     # A symbol at the beginning keeps its case.
     return text if text[1:2] == " " else sentence(text)
 
 
-def _alternative(name: str) -> Iterator[str]:
+def _alternative(part: str, schema: Schema) -> Iterator[str]:
     """The fields of one kind of attention or feed-forward block."""
-    layer = SCHEMAS["models"]()["properties"]["layers"]["items"]["properties"]
-    part = "attention" if name in ("grouped", "latent", "state") else "mlp"
-    schema = next(one for one in layer[part]["anyOf"] if one["properties"]["kind"]["const"] == name)
-    owner, required = _PARTS[name], schema.get("required", [])
-    about = _described(owner)
-    yield f"### `{part}: {{kind: {name}, …}}`"
+    properties, required = schema["properties"], schema.get("required", [])
+    yield f"### `{part}: {{kind: {properties['kind']['const']}, …}}`"
     yield ""
-    yield sentence(cell(docstring_fields(inspect.cleandoc(owner.__doc__ or ""))[0]))
+    yield sentence(cell(schema["description"]))
     yield ""
-    yield from ("| field | value | | meaning |", "|---|---|---|---|")
-    for field, inner in schema["properties"].items():
-        if field != "kind":
-            need = "required" if field in required else ""
-            yield f"| `{field}` | {_value(inner)} | {need} | {_prose(about[field])} |"
-
-
-def _described(owner: type) -> dict[str, str]:
-    return docstring_fields(inspect.cleandoc(owner.__doc__ or ""))[1]
-
-
-def _meaning(path: str, about: dict[str, str]) -> str:
-    last = path.rsplit(".", 1)[-1]
-    renamed = next((name for end, name in _NAMED_OTHERWISE.items() if path == end or path.endswith(f".{end}")), last)
-    return about.get(renamed) or about.get(f"{last}_s") or _COMMON.get(last, "")
+    yield from _HEAD
+    yield from (_row(name, field, name in required) for name, field in properties.items() if name != "kind")
 
 
 def _fields(schema: Schema, prefix: str = "", whole: bool = True) -> Iterator[tuple[str, Schema, bool]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from servetwin.catalog.descriptions import docstring_fields
 from servetwin.scenario.schema import Scenario
 
 Schema = dict[str, Any]
@@ -118,23 +119,6 @@ def scenario_reference() -> str:
         for name, heading in members:
             lines += [f"### {heading}", "", *_part(parts[name]), ""]
     return "\n".join(lines).strip()
-
-
-def docstring_fields(text: str) -> tuple[str, dict[str, str]]:
-    """The text of a docstring before ``Attributes:``, and what that section says of each field."""
-    body, _, tail = text.partition("Attributes:\n")
-    fields: dict[str, str] = {}
-    name = ""
-    for line in tail.splitlines():
-        match = re.match(r" {4}(\w+): (.*)", line)
-        if match:
-            name = match.group(1)
-            fields[name] = match.group(2)
-        elif name and line.startswith("     "):
-            fields[name] += " " + line.strip()
-        elif line.strip() == "":
-            name = ""
-    return body.strip(), fields
 
 
 def markdown(text: str) -> str:

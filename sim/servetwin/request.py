@@ -165,5 +165,11 @@ class Request:
         self.preempted_at = 0
         self.recompute_left = 0
 
+    def postpone(self, late_ps: int) -> None:
+        """Let it arrive ``late_ps`` [ps] later than meant; what it was promised counts from then."""
+        self.arrival_ps += late_ps
+        if self.deadline_ps >= 0:
+            self.deadline_ps += late_ps
+
     def __repr__(self) -> str:
         return f"Request({self.id}, arrival {self.arrival_ps} ps, {self.prompt_tokens} → {self.output_tokens} tokens)"

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
+from servetwin.cli.main import app
+
 SHARED_TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 HOST_KEYS = ("wall_s", "cpu_s", "started_at", "out")
 
@@ -32,8 +34,10 @@ def test_alone_it_prints_a_short_help_with_three_examples(cli: Cli) -> None:
 def test_help_names_every_command(cli: Cli) -> None:
     outcome = cli("--help")
     assert outcome.code == 0
-    for command in ("run", "replay", "explain", "list", "show", "new", "schema"):
-        assert f" {command} " in outcome.out
+    commands = [command.name for command in app.registered_commands]
+    assert len(commands) >= 8
+    for command in commands:
+        assert command is not None and f" {command} " in outcome.out
         assert cli(command, "--help").code == 0
 
 
@@ -198,6 +202,14 @@ def test_show(kind: str, name: str, words: tuple[str, ...], cli: Cli) -> None:
     for word in words:
         assert word in outcome.out
     assert json.loads(cli("show", kind, name, "--json").out)
+
+
+def test_a_model_is_one_document(cli: Cli) -> None:
+    document = json.loads(cli("show", "model", "llama-3.1-8b", "--json").out)
+    assert document["parameters"] == sum(document["parts"].values())
+    assert document["layer_groups"][0]["count"] == document["shapes"]["layers"] == 32
+    assert document["file"].endswith("llama-3.1-8b.yaml")
+    assert "sheet" not in document
 
 
 TRACE = """TIMESTAMP,ContextTokens,GeneratedTokens

@@ -47,7 +47,7 @@ def test_schema(kind: str, cli: Cli) -> None:
     schema = json.loads(outcome.out)
     assert schema["$schema"].startswith("https://json-schema.org/") and schema["properties"]
     plural = kind if kind in ("hardware", "storage") else f"{kind}s"
-    assert cli("schema", plural, "--json").out == outcome.out
+    assert cli("schema", plural).out == outcome.out
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_overrides(cli: Cli, cases: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("absent.json",), ("cannot be read", "absent.json")),
+        (("absent.json",), ("no such case file", "absent.json")),
         (("cases.json", "--kind", "serve"), ("no case of this kind", "nearest: serving")),
         (("cases.json", "--case", "tabel"), ("no case of this id", "nearest: table")),
         (("cases.json", "--jobs", "0"), ("--jobs",)),

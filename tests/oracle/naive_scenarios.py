@@ -15,7 +15,7 @@ from servetwin.scenario.build import Simulation, build
 from servetwin.scenario.schema import Scenario
 from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
-from servetwin.workload.spec import build_stream
+from servetwin.workload.build import build_stream
 
 #: Of these, the columns of numbers.
 COLUMNS = tuple(name for name in STAMPS if name != "outcome")

@@ -20,7 +20,8 @@ from servetwin.errors import InputError
 from servetwin.scenario.load import load_scenario
 from servetwin.scenario.run import run
 from servetwin.streams import Streams
-from servetwin.workload.spec import WorkloadSpec, build_stream
+from servetwin.workload.build import build_stream
+from servetwin.workload.spec import WorkloadSpec
 from servetwin.workload.traces.reading import read_trace
 from servetwin.workload.traces.spec import TraceSpec
 

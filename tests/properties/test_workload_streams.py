@@ -13,8 +13,9 @@ from servetwin.kernel.nap import call_at
 from servetwin.request import Request
 from servetwin.streams import Streams
 from servetwin.units import PS_PER_MS
+from servetwin.workload.build import build_stream
 from servetwin.workload.source import Source
-from servetwin.workload.spec import WorkloadSpec, build_stream
+from servetwin.workload.spec import WorkloadSpec
 
 LENGTH = st.one_of(
     st.integers(1, 900),
@@ -98,13 +99,15 @@ CLASSES = st.fixed_dictionaries(
     lambda a: st.fixed_dictionaries(
         {"name": st.just("b"), "priority": st.just(1), "outputs": st.just(3)},
         optional={"arrivals": ARRIVALS.filter(lambda process: process.get("rate_per_s") != "inf"),
-                  "sessions": SESSIONS, "max_tokens": st.integers(1, 5)},
+                  "sessions": SESSIONS, "max_tokens": st.integers(1, 2)},
     ).map(lambda b: [a, b])
 )  # fmt: skip
 WORKLOAD = st.fixed_dictionaries(
     {"arrivals": ARRIVALS, "prompts": LENGTH, "outputs": LENGTH},
     optional={
-        "prefixes": PREFIXES, "documents": DOCUMENTS, "sessions": SESSIONS, "classes": CLASSES, "max_tokens": LENGTH,
+        "prefixes": PREFIXES, "documents": DOCUMENTS, "sessions": SESSIONS, "classes": CLASSES,
+        # A constant that no answer reaches is refused.
+        "max_tokens": LENGTH.filter(lambda bound: not isinstance(bound, int)),
         "max_concurrency": st.integers(1, 20),
     },
 ).filter(lambda content: allowed(content))  # fmt: skip

@@ -6,13 +6,14 @@ come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from servetwin.catalog.describe import describe_gpu, describe_model
 from servetwin.catalog.hardware import read_calibration, read_gpu
-from servetwin.catalog.model import model_from_mapping, read_model, read_model_mapping
+from servetwin.catalog.model import CONFIG, model_from_mapping, read_model, read_model_mapping
 from servetwin.catalog.names import fold, is_two_names, nearest, with_precision
 from servetwin.catalog.servers import read_link, read_node, read_storage
 from servetwin.catalog.yaml_file import read_mapping
@@ -82,7 +83,10 @@ class Catalog:
 
     def node(self, name: str) -> Node:
         """The server of that name or alias, or in the profile at that path, with its links and its storage."""
-        return read_node(self._locate("nodes", name), self.gpu_reference, self.link, self.storage)
+        return self._read_node(self._locate("nodes", name))
+
+    def _read_node(self, path: Path) -> Node:
+        return read_node(path, self.gpu_reference, self.link, self.storage)
 
     def calibration(self, name: str) -> Calibration:
         """The calibration of that name, or in the file at that path."""
@@ -114,22 +118,19 @@ class Catalog:
         return sorted(self._files(kind))
 
     def describe(self, kind: str, name: str) -> dict[str, Any]:
-        """What ``servetwin show`` prints about one thing: plain data in the order in which to read it."""
+        """What ``servetwin show`` says about one thing, as plain data; of a model, what its sheet does not."""
         path = self._locate(kind, name)
         if kind == "models":
-            return _describe_model(read_model(path), path)
+            return describe_model(read_model(path), path)
         if kind == "hardware":
             gpu = read_gpu(path)
             constants = self.calibration("default").kernels_of(gpu.name, gpu.architecture)
-            return {**_describe_gpu(gpu, path), "kernel_constants_of": constants}
-        if kind == "links":
-            return {**asdict(read_link(path)), "file": str(path)}
-        if kind == "storage":
-            return {**asdict(read_storage(path)), "file": str(path)}
-        if kind == "nodes":
-            return {**asdict(read_node(path, self.gpu_reference, self.link, self.storage)), "file": str(path)}
-        if kind == "calibrations":
-            return {**asdict(read_calibration(path)), "file": str(path)}
+            return describe_gpu(gpu, path, constants)
+        readers: dict[str, Callable[[Path], Link | StorageTier | Node | Calibration]] = {
+            "links": read_link, "storage": read_storage, "calibrations": read_calibration, "nodes": self._read_node,
+        }  # fmt: skip
+        if kind in readers:
+            return {**asdict(readers[kind](path)), "file": str(path)}
         return {"name": path.stem, "file": str(path), "content": read_mapping(path, _singular(kind))}
 
     def _folders(self, kind: str) -> Iterator[Path]:
@@ -195,8 +196,22 @@ class Catalog:
         raise CatalogError(
             f"there is no {_singular(kind)} of that name", found=name, allowed=known,
             nearest=next((key for key, path in files.items() if near and path == index[near]), None),
-            hint="a path to a file works too",
+            hint=_as_path(kind, name) or "a path to a file works too",
         )  # fmt: skip
+
+
+def _as_path(kind: str, name: str) -> str | None:
+    """That a file of the working folder has the name, which alone means a thing of the catalogue."""
+    path = Path(name)
+    try:
+        if path.is_file():
+            return f"there is a file of that name here: write ./{name}"
+        if kind == "models" and (path / CONFIG).is_file():
+            return f"there is a folder of that name here: write ./{name}"
+    except OSError:
+        # Too long for a file, for example.
+        pass
+    return None
 
 
 def _precision(content: Mapping[str, Any]) -> str:
@@ -207,55 +222,3 @@ def _precision(content: Mapping[str, Any]) -> str:
 
 def _singular(kind: str) -> str:
     return "GPU" if kind == "hardware" else kind.removesuffix("s")
-
-
-def _describe_model(model: ModelSpec, path: Path) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "parameters": model.parameters(),
-        "active_parameters": model.active_parameters(),
-        "layers": model.num_layers,
-        "hidden": model.hidden,
-        "vocab": model.vocab,
-        "max_position": model.max_position,
-        "tied_embeddings": model.tied_embeddings,
-        "native_weights": model.native_weights,
-        "quantised_parts": list(model.quantised_parts),
-        "native_kv_cache": model.native_kv_cache,
-        "mtp_parameters": model.mtp_parameters,
-        "vision_parameters": model.vision_parameters,
-        "weight_bytes": round(model.weight_bytes()),
-        "kv_bytes_per_token_bf16": round(model.kv_bytes_per_token()),
-        "state_bytes_per_request": round(model.state_bytes()),
-        "windows": list(model.windows),
-        "layer_groups": [
-            {
-                "count": layer.count,
-                "attention": {"kind": type(layer.attention).__name__, **asdict(layer.attention)},
-                "mlp": {"kind": type(layer.mlp).__name__, **asdict(layer.mlp)},
-            }
-            for layer in model.layers
-        ],
-        "notes": list(model.notes),
-        "source": model.source,
-        "file": str(path),
-    }
-
-
-def _describe_gpu(gpu: Gpu, path: Path) -> dict[str, Any]:
-    return {
-        "name": gpu.name,
-        "architecture": gpu.architecture,
-        "memory_bytes": gpu.memory_bytes,
-        "hbm_bytes_per_s": gpu.hbm_bytes_per_s,
-        "flops": dict(gpu.flops),
-        "link_bytes_per_s": gpu.nvlink_bytes_per_s,
-        "nvlink_domain": gpu.nvlink_domain,
-        "price_per_hour_usd": gpu.price_per_hour_usd,
-        "tdp_watts": gpu.tdp_watts,
-        "all_reduce_us": {
-            gpus: {size: round(seconds * 1e6, 3) for size, seconds in table} for gpus, table in gpu.all_reduce
-        },
-        "sources": [asdict(source) for source in gpu.sources],
-        "file": str(path),
-    }

@@ -23,6 +23,8 @@ ALIASES = {
     "num_kv_heads": "num_key_value_heads", "n_head_kv": "num_key_value_heads", "multi_query_group_num":
     "num_key_value_heads", "n_positions": "max_position_embeddings", "seq_length": "max_position_embeddings",
     "max_seq_len": "max_position_embeddings", "padded_vocab_size": "vocab_size", "dtype": "torch_dtype",
+    "conv_kernel": "mamba_d_conv", "expand": "mamba_expand", "time_step_rank": "mamba_dt_rank",
+    "mamba_head_dim": "mamba_d_head", "n_groups": "mamba_n_groups",
 }  # fmt: skip
 
 #: Keys that some reader of this package looks at.
@@ -42,10 +44,10 @@ _READ = frozenset(
         expert_layer_period expert_layer_offset linear_num_value_heads linear_num_key_heads
         linear_key_head_dim linear_value_head_dim linear_conv_kernel_dim full_attention_interval
         linear_attn_config attn_type_list mamba_ssm_dtype mamba_n_heads mamba_d_head mamba_d_state
-        mamba_n_groups mamba_d_conv mamba_expand mamba_num_heads mamba_head_dim mamba_dt_rank ssm_state_size
-        n_groups conv_kernel expand state_size time_step_rank attn_layer_indices attn_layer_period
+        mamba_n_groups mamba_d_conv mamba_expand mamba_num_heads mamba_dt_rank ssm_state_size state_size
+        attn_layer_indices attn_layer_period
         attn_layer_offset hybrid_override_pattern num_nextn_predict_layers mtp_num_hidden_layers
-        num_mtp_modules mtp_transformer_layers indexer_types index_topk_freq index_skip_topk_offset mlp_layer_types
+        indexer_types index_topk_freq index_skip_topk_offset mlp_layer_types
         word_embed_proj_dim multi_query new_decoder_architecture
         """
     )
@@ -74,7 +76,8 @@ _HARMLESS = frozenset(
         mamba_inner_layernorms chunk_size conv_use_bias use_conv_bias use_mamba_kernels time_step_floor
         time_step_limit time_step_max time_step_min time_step_init_scheme time_step_scale residual_in_fp32
         rescale_prenorm_residual max_length media_placeholder_token_id min_length mlp_bias
-        moe_router_topk_scaling_factor mup_base_width mscale mtp_use_dedicated_embeddings n_group
+        moe_router_topk_scaling_factor mup_base_width mscale mtp_transformer_layers mtp_use_dedicated_embeddings
+        n_group num_mtp_modules
         no_repeat_ngram_size no_rope_layer_interval norm_eps norm_epsilon norm_topk_prob num_beam_groups
         num_beams num_expert_group num_return_sequences original_max_position_embeddings output_attentions
         output_hidden_states output_past output_router_logits output_scores pad_token_id parallel_attn

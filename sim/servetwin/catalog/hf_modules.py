@@ -25,7 +25,7 @@ class Module:
 
     Attributes:
         part: the part of the layer that it belongs to.
-        weights: its size; only the proportions matter.
+        weights: its size in multiples of the width of the residual stream, which most matrices have on one side.
         layer: the number of its layer.
         paths: its possible names below the layer.
     """
@@ -53,30 +53,35 @@ class Module:
                         yield words[start:stop]
 
 
-def modules(layers: Sequence[Layer]) -> list[Module]:
-    """The matrices of layers that stand in their order; each entry of ``layers`` is one layer."""
-    return [module for index, layer in enumerate(layers) for module in _of_layer(index, layer)]
+def modules(layers: Sequence[Layer], hidden: int) -> list[Module]:
+    """The matrices of a model.
+
+    Args:
+        layers: its layers in their order; each entry is one layer.
+        hidden: width of the residual stream.
+    """
+    return [module for index, layer in enumerate(layers) for module in _of_layer(index, layer, hidden)]
 
 
-def _of_layer(index: int, layer: Layer) -> Iterator[Module]:
-    for weights, blocks, leaves in _attention(layer.attention):
+def _of_layer(index: int, layer: Layer, hidden: int) -> Iterator[Module]:
+    for weights, blocks, leaves in _attention(layer.attention, hidden):
         yield Module("attention", weights, index, _paths(blocks, leaves))
     mlp = layer.mlp
     if isinstance(mlp, MoeMlp):
         size = float(mlp.experts * mlp.intermediate)
-        yield from _block("experts", size, index, _EXPERTS)
+        yield from _block("experts", size, mlp.gated, index, _EXPERTS)
         if mlp.shared_intermediate:
-            yield from _block("shared", float(mlp.shared_intermediate), index, _SHARED)
+            yield from _block("shared", float(mlp.shared_intermediate), mlp.gated, index, _SHARED)
     elif isinstance(mlp, DenseMlp) and mlp.intermediate:
-        yield from _block("dense", float(mlp.intermediate), index, _DENSE)
+        yield from _block("dense", float(mlp.intermediate), mlp.gated, index, _DENSE)
 
 
-def _block(part: str, size: float, index: int, blocks: Sequence[str]) -> Iterator[Module]:
-    yield Module(part, 2 * size, index, _paths(blocks, _UP))
+def _block(part: str, size: float, gated: bool, index: int, blocks: Sequence[str]) -> Iterator[Module]:
+    yield Module(part, (2 if gated else 1) * size, index, _paths(blocks, _UP))
     yield Module(part, size, index, _paths(blocks, _DOWN))
 
 
-def _attention(attention: Attention) -> list[tuple[float, tuple[str, ...], tuple[str, ...]]]:
+def _attention(attention: Attention, hidden: int) -> list[tuple[float, tuple[str, ...], tuple[str, ...]]]:
     """Size, blocks and names of each projection of a layer."""
     own = ("self_attn", "attention", "mixer")
     if isinstance(attention, GroupedAttention):
@@ -88,11 +93,14 @@ def _attention(attention: Attention) -> list[tuple[float, tuple[str, ...], tuple
             (query, own, ("o_proj", "out_proj")),
         ]
     if isinstance(attention, LatentAttention):
+        # These two start from a compressed query and a compressed cache instead of the residual stream.
+        queries = (attention.q_rank or hidden) * attention.heads * (attention.nope_dim + attention.rope_dim)
+        keys_values = attention.kv_rank * attention.heads * (attention.nope_dim + attention.v_dim)
         return [
             ((attention.q_rank or 0) + attention.kv_rank + attention.rope_dim, own,
              ("q_a_proj", "kv_a_proj_with_mqa", "fused_qkv_a_proj")),
-            (attention.heads * (attention.nope_dim + attention.rope_dim) / 4, own, ("q_b_proj", "q_proj")),
-            (attention.heads * (attention.nope_dim + attention.v_dim) / 8, own, ("kv_b_proj",)),
+            (queries / hidden, own, ("q_b_proj", "q_proj")),
+            (keys_values / hidden, own, ("kv_b_proj",)),
             (attention.heads * attention.v_dim, own, ("o_proj",)),
         ]  # fmt: skip
     state = ("linear_attn", "mamba", "mixer", "self_attn")

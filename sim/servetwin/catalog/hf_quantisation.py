@@ -57,13 +57,14 @@ class Quantisation:
     notes: tuple[str, ...] = ()
 
 
-def read_quantisation(fields: Fields, config: object, layers: Sequence[Layer]) -> Quantisation:
+def read_quantisation(fields: Fields, config: object, layers: Sequence[Layer], hidden: int) -> Quantisation:
     """The precision of a checkpoint.
 
     Args:
         fields: the configuration, for messages.
         config: its ``quantization_config``.
         layers: the layers of the model, in order.
+        hidden: width of the residual stream.
 
     Raises:
         CatalogError: where the method is not modelled.
@@ -74,7 +75,7 @@ def read_quantisation(fields: Fields, config: object, layers: Sequence[Layer]) -
         return Quantisation("mxfp4", ("experts",))
     precision = _precision(quant, method)
     kv_cache, notes = _kv_cache(quant)
-    weights, parts, more = _parts(precision, modules(layers))
+    weights, parts, more = _parts(precision, modules(layers, hidden))
     return Quantisation(weights, parts, kv_cache, (*notes, *more))
 
 

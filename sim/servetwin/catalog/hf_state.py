@@ -105,14 +105,14 @@ def _state_space(text: Fields, hidden: int) -> StateAttention:
     """Mamba 2 where the configuration has heads, else Mamba 1."""
     size_key = next(key for key in ("mamba_d_state", "ssm_state_size", "state_size") if text.has(key))
     size = text.integer(size_key)
-    kernel = text.integer("mamba_d_conv", text.take("conv_kernel", 4))
-    expand = text.integer("mamba_expand", text.take("expand", 2))
+    kernel = text.integer("mamba_d_conv", 4)
+    expand = text.integer("mamba_expand", 2)
     heads_key = next((key for key in ("mamba_n_heads", "mamba_num_heads") if text.has(key)), None)
     if heads_key is None and text.take("model_type", "") == "mamba2":
         heads_key = "num_attention_heads"
     if heads_key is None:
         inner = expand * hidden
-        rank = text.take("mamba_dt_rank", text.take("time_step_rank", "auto"))
+        rank = text.take("mamba_dt_rank", "auto")
         rank = -(-hidden // 16) if rank == "auto" else rank
         extra = inner * (rank + 2 * size) + rank * inner + inner * size + 2 * inner
         return StateAttention(
@@ -120,11 +120,11 @@ def _state_space(text: Fields, hidden: int) -> StateAttention:
             convolved=inner, kernel=kernel, extra=extra,
         )  # fmt: skip
     heads = text.integer(heads_key)
-    given = text.take("mamba_d_head", text.take("mamba_head_dim", "auto"))
+    given = text.take("mamba_d_head", "auto")
     if given == "auto":
         given = text.take("head_dim", None) if heads_key == "num_attention_heads" else None
     inner = heads * given if isinstance(given, int) else expand * hidden
-    groups = text.integer("mamba_n_groups", text.take("n_groups", 1))
+    groups = text.integer("mamba_n_groups", 1)
     convolved = inner + 2 * groups * size
     return StateAttention(
         heads=heads, inputs=inner + convolved + heads, inner=inner, state=inner * size, value_bytes=_value_bytes(text),

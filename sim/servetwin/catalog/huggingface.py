@@ -57,7 +57,7 @@ def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
     blocks = read_layers(text, model_type, hidden)
     _check_states(text, blocks)
     tied = text.take("tie_word_embeddings", fields.take("tie_word_embeddings", model_type in _TIED_BY_DEFAULT))
-    quantised = _quantisation(text, fields, blocks)
+    quantised = _quantisation(text, fields, blocks, hidden)
     longest = text.integer("max_position_embeddings", 2048)
     vocab = text.integer("vocab_size")
     layers = _grouped(blocks)
@@ -96,11 +96,11 @@ def _check_states(text: Fields, blocks: Sequence[Block]) -> None:
             raise text.error("this model uses constant-state layers of a kind that is not modelled", key)
 
 
-def _quantisation(text: Fields, fields: Fields, blocks: Sequence[Block]) -> Quantisation:
+def _quantisation(text: Fields, fields: Fields, blocks: Sequence[Block], hidden: int) -> Quantisation:
     config = text.take("quantization_config", None) or fields.take("quantization_config", None)
     if not config:
         return Quantisation("", ())
-    return read_quantisation(fields, config, [Layer(1, attention, mlp) for attention, mlp in blocks])
+    return read_quantisation(fields, config, [Layer(1, attention, mlp) for attention, mlp in blocks], hidden)
 
 
 def _dtype(text: Fields, fields: Fields) -> str:
@@ -111,7 +111,8 @@ def _dtype(text: Fields, fields: Fields) -> str:
 def _mtp(text: Fields, model_type: str, blocks: Sequence[Block], hidden: int, vocab: int) -> int:
     """Weights of the layers that predict further tokens: like the last layer that attends, and a projection.
 
-    DeepSeek's checkpoints hold a copy of the embedding and of the output matrix with each, which counts.
+    DeepSeek's checkpoints hold a copy of the embedding and of the output matrix with each, which counts. MiniMax's
+    name such modules (``num_mtp_modules``) and hold none (github.com/MiniMax-AI/MiniMax-M2.5, issue 8).
     """
     attending = [block for block in blocks if not isinstance(block[0], StateAttention)] or list(blocks)
     attention, mlp = attending[-1]
@@ -120,7 +121,6 @@ def _mtp(text: Fields, model_type: str, blocks: Sequence[Block], hidden: int, vo
     copies = 2 * vocab * hidden if model_type.startswith("deepseek") else 0
     each = text.integer("num_nextn_predict_layers", 0, least=0) * (layer + projection + copies)
     further = text.integer("mtp_num_hidden_layers", 0, least=0)
-    further += text.integer("num_mtp_modules", 0, least=0) * text.integer("mtp_transformer_layers", 1, least=0)
     return each + (further * layer + projection if further else 0)
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from servetwin.catalog.descriptions import described
 from servetwin.catalog.hardware import PEAKS
 from servetwin.catalog.servers import MOST_GPUS
-from servetwin.specs import KernelConstants
+from servetwin.specs import Calibration, KernelConstants, Layer, ModelSpec
 from servetwin.specs.calibration import SAMPLING
-from servetwin.specs.layers import KV_DTYPES, QUANTISABLE, WEIGHT_DTYPES
+from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
+from servetwin.specs.layers import QUANTISABLE
 from servetwin.units import units_of
 
 Schema = dict[str, Any]
@@ -235,7 +237,7 @@ SCHEMAS: dict[str, Callable[[], Schema]] = {
     "links": link_schema,
     "storage": storage_schema,
     "nodes": node_schema,
-    "models": model_schema,
-    "calibrations": calibration_schema,
+    "models": lambda: described(model_schema(), ModelSpec, Layer),
+    "calibrations": lambda: described(calibration_schema(), Calibration, KernelConstants),
 }
 """By kind."""

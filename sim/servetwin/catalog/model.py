@@ -19,7 +19,8 @@ from servetwin.specs import (
     MoeMlp,
     StateAttention,
 )
-from servetwin.specs.layers import KV_DTYPES, QUANTISABLE, WEIGHT_DTYPES
+from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
+from servetwin.specs.layers import QUANTISABLE
 from servetwin.specs.model import approximations
 
 CONFIG = "config.json"

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from servetwin.scenario.overrides import Override
 
 
-def _folder(text: str) -> Path:
+def folder(text: str) -> Path:
+    """The directory that a user names.
+
+    Raises:
+        BadParameter: the text is empty.
+    """
     if not text.strip():
         raise typer.BadParameter("the name of a directory is expected, found an empty text")
     return Path(text)
@@ -30,7 +35,7 @@ def _with_equals(changes: list[str] | None) -> list[str] | None:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", parser=_folder, help="Where to write the results.  [default: runs/NAME-TIME]"),
+    typer.Option("--out", metavar="DIR", parser=folder, help="Where to write the results.  [default: runs/NAME-TIME]"),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Seed of all random streams, instead of run.seed.")

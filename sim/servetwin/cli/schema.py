@@ -19,7 +19,6 @@ def schema(
         typer.Argument(help="scenario, workload, hardware, model, node, link, storage, calibration; plural works too."),
     ],
     plugin: options.Plugin = None,
-    json: Annotated[bool, typer.Option("--json", help="As without it: the schema is a JSON document.")] = False,
 ) -> None:
     """Print the JSON Schema of a kind of file, with which editors complete fields and mark mistakes.
 

@@ -43,7 +43,7 @@ def show(
         if wanted == "models":
             from servetwin.studies.model_sheet import model_sheet
 
-            document["sheet"] = model_sheet(found_in.model(name), found_in)
+            document = {**model_sheet(found_in.model(name), found_in), **document}
     if json:
         from json import dumps
 
@@ -61,7 +61,7 @@ def _print_view(kind: str, document: dict[str, Any]) -> None:
     if kind == "models":
         from servetwin.report.model_sheet import sheet_text
 
-        print(sheet_text(document["sheet"]))
+        print(sheet_text(document))
     else:
         from servetwin.report.hardware import print_hardware
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from servetwin.cli.guard import say
+from servetwin.cli.progress import Show, progress_bar
 from servetwin.errors import Interrupted, printable
 from servetwin.units import PS_PER_S
 
@@ -51,7 +50,7 @@ def simulate(loaded: LoadedScenario, choices: Choices, catalog: Catalog) -> None
     from servetwin.scenario.run import RunInterrupted, execute
 
     out = choices.out or default_out(loaded.scenario.name)
-    with _progress_bar(choices) as progress:
+    with progress_bar("simulating", _simulated(0), quiet=choices.quiet) as show:
         try:
             result = execute(
                 loaded.scenario,
@@ -59,7 +58,7 @@ def simulate(loaded: LoadedScenario, choices: Choices, catalog: Catalog) -> None
                 figures=choices.figures,
                 timeline=choices.timeline,
                 strict=choices.strict,
-                progress=progress,
+                progress=_shown_by(show) if show else None,
                 catalog=catalog,
                 notes=loaded.warnings,
             )
@@ -102,27 +101,14 @@ def _print_result(result: Result, out: Path, choices: Choices) -> None:
         print(f"\nwritten to {printable(str(out))}")
 
 
-@contextmanager
-def _progress_bar(choices: Choices) -> Iterator[Progress | None]:
-    """A progress bar on stderr, if that is a terminal."""
-    if choices.quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as ProgressBar
+def _shown_by(show: Show) -> Progress:
+    """What the simulation calls, on a progress bar."""
 
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("requests, {task.fields[simulated]} simulated"),
-        TimeRemainingColumn(),
-    )
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, simulated="0 s")
+    def progress(ended: int, expected: int | None, now_ps: int) -> None:
+        show(ended, expected, _simulated(now_ps))
 
-        def show(ended: int, expected: int | None, now_ps: int) -> None:
-            bar.update(task, completed=ended, total=expected, simulated=f"{now_ps / PS_PER_S:,.0f} s")
+    return progress
 
-        yield show
+
+def _simulated(now_ps: int) -> str:
+    return f"requests, {now_ps / PS_PER_S:,.0f} s simulated"

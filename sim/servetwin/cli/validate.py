@@ -5,31 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from servetwin.cli import options
 from servetwin.cli.guard import say
+from servetwin.cli.progress import progress_bar
 from servetwin.errors import Interrupted, printable
-
-if TYPE_CHECKING:
-    from servetwin.studies.validation.running import Progress
-
-
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise typer.BadParameter("the name of a directory is expected, found an empty text")
-    return Path(text)
-
 
 _OUT = typer.Option(
     "--out",
     metavar="DIR",
-    parser=_folder,
+    parser=options.folder,
     help="Write report.md, errors.csv and validate.json there.  [default: nothing is written]",
 )
 
@@ -59,21 +48,20 @@ def validate(
     Every case of the file is turned into scenarios and run. What this version cannot simulate is listed with the
     reason; cases that their file calls unusable are left out.
     """
-    from servetwin.catalog.find import Catalog
     from servetwin.studies.validation.cases import read_case_file
-    from servetwin.studies.validation.document import document
-    from servetwin.studies.validation.one_run import Settings
+    from servetwin.studies.validation.document import build_document
+    from servetwin.studies.validation.one_run import RunOptions
     from servetwin.studies.validation.peers import published
-    from servetwin.studies.validation.plan import plan
+    from servetwin.studies.validation.plan import make_plan
     from servetwin.studies.validation.running import run_plan
     from servetwin.studies.validation.writing import write
 
     options.load_policies(plugin)
-    known: Catalog = options.open_catalog(catalog)
+    known = options.open_catalog(catalog)
     chosen = read_case_file(cases).choose(kind or (), case or ())
     table = published(cases)
-    todo = plan(chosen, known)
-    settings = Settings(
+    todo = make_plan(chosen, known)
+    run_options = RunOptions(
         seed=seed,
         changes=tuple(changes or ()),
         catalog=tuple(catalog or ()),
@@ -81,12 +69,13 @@ def validate(
         strict=strict,
         jobs=jobs or _cpus(),
     )
-    with _progress_bar(quiet) as progress:
-        finished = run_plan(todo, settings, progress)
+    with progress_bar("validating", "runs", quiet=quiet) as show:
+        progress = (lambda ended, planned: show(ended, planned, "runs")) if show else None
+        finished = run_plan(todo, run_options, progress)
     if finished.signal_number is not None:
         # What has ended is worth more than the seconds that writing it takes.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answer = document(todo, finished, seed=seed, published=table, changes=changes or ())
+    answer = build_document(todo, finished, seed=seed, published=table, changes=changes or ())
     if out is not None:
         write(answer, out)
     _print(answer, out, quiet=quiet, as_json=json)
@@ -119,25 +108,3 @@ def _cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextmanager
-def _progress_bar(quiet: bool) -> Iterator[Progress | None]:
-    """A progress bar on stderr, if that is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as ProgressBar
-
-    columns = (
-        TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(ended: int, planned: int) -> None:
-            bar.update(task, completed=ended, total=planned)
-
-        yield show

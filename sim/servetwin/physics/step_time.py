@@ -14,7 +14,7 @@ from servetwin.physics.protocols import Phase, StepPrice, StepShape
 from servetwin.physics.roofline import picoseconds
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.calibration import SAMPLING
-from servetwin.specs.layers import KV_DTYPES, WEIGHT_DTYPES
+from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 _ALL_REDUCES_PER_LAYER = 2
 

@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
-from servetwin.report.tables import number, percent
-from servetwin.report.units import flops_rate, gib, rate
+from servetwin.report.layout import QUIET, facts, plain, warning_lines
+from servetwin.report.units import flops_rate, gib, number, percent, rate
 
-_QUIET = "dim"
 _COLOURS = {"compute": "green", "memory": "blue", "communication": "magenta", "overhead": "yellow"}
 
 
@@ -33,11 +32,7 @@ def explanation_view(document: Mapping[str, Any]) -> Group:
     parts += [_roofline(document), Text(), _memory(document)]
     if document["warnings"]:
         parts.append(Text())
-    for warning in document["warnings"]:
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(Text("!", style="bold yellow"), Text(printable(warning), style="yellow"))
-        parts.append(grid)
-    return Group(*parts)
+    return Group(*parts, *warning_lines(document["warnings"]))
 
 
 def _heading(document: Mapping[str, Any]) -> Text:
@@ -47,7 +42,7 @@ def _heading(document: Mapping[str, Any]) -> Text:
     text.append(printable(inputs["model"]), style="bold")
     text.append(f" on {gpus} x {printable(inputs['hardware'])}, {inputs['engine']}, weights {inputs['weights']}")
     text.append(f", KV cache {inputs['kv_cache']}\n")
-    text.append(_step(inputs), style=_QUIET)
+    text.append(_step(inputs), style=QUIET)
     if inputs["kernel_constants_of"] != inputs["hardware"]:
         text.append(
             f"\nkernels as on {inputs['kernel_constants_of']}: the calibration has none of this GPU", style="yellow"
@@ -77,7 +72,7 @@ def _step(inputs: Mapping[str, Any]) -> str:
 
 
 def _operators(document: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table = plain()
     table.add_column("operator", overflow="fold")
     for name in ("layers", "µs", "share", "bound by", "FLOP/B", "efficiency"):
         table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
@@ -104,21 +99,18 @@ def _flops_per_byte(document: Mapping[str, Any]) -> float:
 
 
 def _phases(document: Mapping[str, Any]) -> Text:
-    text = Text("phases  ", style=_QUIET)
+    text = Text("phases  ", style=QUIET)
     for place, phase in enumerate(document["phases"]):
         count = f" x {phase['count']}" if phase["count"] > 1 else ""
         each = phase["us"] / phase["count"]
-        text.append(" · " if place else "", style=_QUIET)
+        text.append(" · " if place else "", style=QUIET)
         text.append(f"{phase['kind']}{count} on {phase['resource']} {number(each)} µs", style="default")
     return text
 
 
 def _roofline(document: Mapping[str, Any]) -> Table:
     intensity = document["intensity"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style=_QUIET)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style=_QUIET)
+    table = facts()
     ridge = number(intensity["ridge_flops_per_byte"])
     side = "below" if intensity["flops_per_byte"] < intensity["ridge_flops_per_byte"] else "above"
     stands = f"{side} the ridge of {ridge}: the floor is {intensity['bound']}"
@@ -142,10 +134,7 @@ def _roofline(document: Mapping[str, Any]) -> Table:
 
 def _memory(document: Mapping[str, Any]) -> Table:
     memory, inputs = document["memory"], document["inputs"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style=_QUIET)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style=_QUIET)
+    table = facts()
     utilization = memory["utilization"]
     used = "" if utilization is None else f"of which the engine may use {percent(utilization)}"
     table.add_row("memory, one GPU", gib(memory["gpu_bytes"]), used)

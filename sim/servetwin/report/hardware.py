@@ -10,10 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
-from servetwin.report.tables import number
-from servetwin.report.units import duration, flops_rate, gib, rate, scaled
-
-_QUIET = "dim"
+from servetwin.report.layout import QUIET, facts, plain
+from servetwin.report.units import binary, duration, flops_rate, gib, number, rate, scaled
 
 Row = tuple[str, str, str]
 """Name, figure, remark."""
@@ -34,11 +32,11 @@ def hardware_view(kind: str, document: Mapping[str, Any]) -> Group:
     """The tables, for a rich console of any width."""
     heading = Text(printable(document["name"]), style="bold")
     if "architecture" in document:
-        heading.append(f"  {printable(document['architecture'])}", style=_QUIET)
+        heading.append(f"  {printable(document['architecture'])}", style=QUIET)
     parts: list[RenderableType] = [heading, Text(), _figures(_ROWS[kind](document))]
     if document.get("all_reduce_us"):
-        parts += [Text(), Text("all-reduce between GPUs of a node [µs]", style=_QUIET), _all_reduce(document)]
-    parts += [Text(), _sources(document), Text(printable(document["file"]), style=_QUIET)]
+        parts += [Text(), Text("all-reduce between GPUs of a node [µs]", style=QUIET), _all_reduce(document)]
+    parts += [Text(), _sources(document), Text(printable(document["file"]), style=QUIET)]
     return Group(*parts)
 
 
@@ -103,34 +101,25 @@ KINDS = tuple(_ROWS)
 
 
 def _figures(rows: Iterator[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style=_QUIET, no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style=_QUIET)
+    table = facts()
     for name, figure, remark in rows:
         table.add_row(name, printable(figure), printable(remark))
     return table
 
 
 def _all_reduce(gpu: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table = plain()
     table.add_column("GPUs", justify="right")
     sizes = list(next(iter(gpu["all_reduce_us"].values())))
     for size in sizes:
-        table.add_column(_size(size), justify="right", no_wrap=True)
+        table.add_column(binary(size), justify="right", no_wrap=True)
     for gpus, latencies in gpu["all_reduce_us"].items():
         table.add_row(str(gpus), *(number(latencies[size]) for size in sizes))
     return table
 
 
-def _size(size_bytes: int) -> str:
-    steps = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-    factor, unit = next(step for step in steps if size_bytes >= step[0])
-    return f"{number(size_bytes / factor)} {unit}"
-
-
 def _sources(document: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table = plain()
     for name in ("sources", "as given", "date", ""):
         table.add_column(name, no_wrap=bool(name))
     for source in document["sources"]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from servetwin.report.units import binary, count, scaled
+
 
 def sheet_text(sheet: Mapping[str, Any]) -> str:
     """The sheet as people read it.
@@ -16,7 +18,7 @@ def sheet_text(sheet: Mapping[str, Any]) -> str:
 
 
 def _blocks(sheet: Mapping[str, Any]) -> Iterator[list[str]]:
-    total, active = _count(sheet["parameters"]), _count(sheet["active_parameters"])
+    total, active = count(sheet["parameters"]), count(sheet["active_parameters"])
     yield [f"{sheet['name']}: {total} parameters, {active} active per token", *_table(list(_facts(sheet)))]
     kinds = [_layer_row(kind) for kind in sheet["layer_kinds"]]
     yield ["Layers, with the weights, the KV cache and the state of one", *_table(kinds)]
@@ -33,33 +35,33 @@ def _facts(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "longest sequence", f"{shapes['max_position']:,} tokens"
     parts = precision["quantised_parts"]
     quantised = f" ({', '.join(parts)}; the rest bf16)" if parts else ""
-    yield "weights", f"{_bytes(precision['weight_bytes'])} in {precision['weights']}{quantised}"
-    yield "parameters in", ", ".join(f"{name} {_count(size)}" for name, size in sheet["parts"].items() if size)
+    yield "weights", f"{binary(precision['weight_bytes'])} in {precision['weights']}{quantised}"
+    yield "parameters in", ", ".join(f"{name} {count(size)}" for name, size in sheet["parts"].items() if size)
     if besides := _besides(sheet):
         yield "not counted", besides
     after = [
-        _scaled(flops, "FLOP") + (f" after {int(context):,} tokens" if int(context) else "")
+        scaled(flops, "FLOP") + (f" after {int(context):,} tokens" if int(context) else "")
         for context, flops in sheet["flops_per_token"].items()
     ]
     yield "arithmetic per token", ", ".join(after)
     states = sheet["state_bytes_per_request"]
-    held = f", and {_bytes(states)} of state per request" if states else ""
-    each = f"{_bytes(sheet['kv_bytes_per_token'])} per token of a long sequence, in {precision['kv_cache']}"
+    held = f", and {binary(states)} of state per request" if states else ""
+    each = f"{binary(sheet['kv_bytes_per_token'])} per token of a long sequence, in {precision['kv_cache']}"
     yield "KV cache", (each if sheet["kv_bytes_per_token"] else "none") + held
 
 
 def _besides(sheet: Mapping[str, Any]) -> str:
     found = {"multi-token prediction": sheet["mtp_parameters"], "vision tower, about": sheet["vision_parameters"]}
-    return ", ".join(f"{name} {_count(size)}" for name, size in found.items() if size)
+    return ", ".join(f"{name} {count(size)}" for name, size in found.items() if size)
 
 
 def _layer_row(kind: Mapping[str, Any]) -> tuple[str, ...]:
-    cached = f"{_bytes(kind['kv_bytes_per_token'])} per token" if kind["kv_bytes_per_token"] else "no KV cache"
+    cached = f"{binary(kind['kv_bytes_per_token'])} per token" if kind["kv_bytes_per_token"] else "no KV cache"
     if kind["kv_tokens_kept"]:
         cached += f", {kind['kv_tokens_kept']:,} tokens at most"
     if kind["state_bytes_per_request"]:
-        cached = f"{_bytes(kind['state_bytes_per_request'])} per request"
-    return (f"{kind['count']} ×", kind["attention"], kind["feed_forward"], _count(kind["parameters"]), cached)
+        cached = f"{binary(kind['state_bytes_per_request'])} per request"
+    return (f"{kind['count']} ×", kind["attention"], kind["feed_forward"], count(kind["parameters"]), cached)
 
 
 def _fit_lines(rows: Sequence[Mapping[str, Any]], engine: str) -> Iterator[str]:
@@ -93,24 +95,6 @@ def _table(rows: Sequence[tuple[str, ...]], right: bool = False) -> list[str]:
         ]
         lines.append(("  " + "  ".join(cells)).rstrip())
     return lines
-
-
-def _count(size: float) -> str:
-    return _scaled(size, "").strip()
-
-
-def _scaled(value: float, unit: str) -> str:
-    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G" if unit else "B"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}"
-
-
-def _bytes(size: float) -> str:
-    for limit, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size >= limit:
-            return f"{size / limit:.4g} {unit}"
-    return f"{size:.4g} B"
 
 
 def _short(tokens: int) -> str:

@@ -14,10 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
+from servetwin.report.layout import QUIET, facts, plain, warning_lines
+from servetwin.report.units import number, percent
 
 _LATENCIES = (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2e_ms", "E2E"))
 _STATISTICS = ("mean", "p50", "p90", "p99", "max")
-_GOOD, _BAD, _QUIET = "green", "bold red", "dim"
+_GOOD, _BAD = "green", "bold red"
 _BUCKET_COLOURS = {
     "compute": "green", "hbm": "blue", "exposed_communication": "magenta", "host": "yellow", "draft": "cyan",
     "wasted_verify": "red", "recompute": "bright_red", "transfer_wait": "bright_magenta",
@@ -47,29 +49,8 @@ def result_view(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None = N
     if ledger is not None:
         parts += [Text(), *_gpu_time(ledger)]
     if summary["warnings"]:
-        parts += [Text(), *_warnings(summary["warnings"])]
+        parts += [Text(), *warning_lines(summary["warnings"])]
     return Group(*parts)
-
-
-def number(value: float | None, unit: str = "") -> str:
-    """A number as people read it: three or four digits, thousands separated, – where undefined."""
-    if value is None:
-        return "–"
-    size = abs(value)
-    if value == int(value) and size < 1e15:
-        text = f"{int(value):,}"
-    elif size >= 1000:
-        text = f"{value:,.0f}"
-    elif size >= 100:
-        text = f"{value:.1f}"
-    else:
-        text = f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
-    return text + unit
-
-
-def percent(share: float | None) -> str:
-    """A share as percent."""
-    return "–" if share is None else f"{share:.1%}"
 
 
 def _heading(summary: Mapping[str, Any]) -> Text:
@@ -81,19 +62,19 @@ def _heading(summary: Mapping[str, Any]) -> Text:
     counts = (
         f"\n{summary['completed']:,} of {requests:,} requests completed in {number(summary['simulated_s'])} simulated s"
     )
-    heading.append(counts, style=_QUIET if summary["completed"] == requests else "yellow")
+    heading.append(counts, style=QUIET if summary["completed"] == requests else "yellow")
     others = [
         f"{summary[name]:,} {name}" for name in ("rejected", "failed", "cancelled", "unfinished") if summary[name]
     ]
     if others:
         heading.append(": " + ", ".join(others), style="yellow")
     if summary["warmup_requests"]:
-        heading.append(f" (first {summary['warmup_requests']:,} are warm-up)", style=_QUIET)
+        heading.append(f" (first {summary['warmup_requests']:,} are warm-up)", style=QUIET)
     return heading
 
 
 def _latencies(summary: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table = plain()
     # As text, for rich takes brackets in a plain header as markup and drops them.
     table.add_column(Text("latency [ms]"))
     for statistic in _STATISTICS:
@@ -110,11 +91,7 @@ def _latencies(summary: Mapping[str, Any]) -> Table:
 
 
 def _facts(summary: Mapping[str, Any]) -> Table:
-    """Two columns of name and value; each row stands on its own, so that nothing breaks in a narrow terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style=_QUIET)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style=_QUIET)
+    table = facts()
     rate = number(summary["request_throughput_per_s"])
     table.add_row("requests / s", rate, f"{number(summary['steady.request_throughput_per_s'])} while requests arrive")
     per_gpu = number(summary["output_tokens_per_s_per_gpu"])
@@ -132,11 +109,11 @@ def _facts(summary: Mapping[str, Any]) -> Table:
 
 
 def _verdict_style(met: bool | None) -> str:
-    return _QUIET if met is None else _GOOD if met else _BAD
+    return QUIET if met is None else _GOOD if met else _BAD
 
 
 def _slo(summary: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=_QUIET)
+    table = plain()
     table.add_column("SLO", overflow="fold")
     table.add_column("limit", justify="right", no_wrap=True)
     table.add_column("reached", justify="right", no_wrap=True)
@@ -155,7 +132,7 @@ def _slo(summary: Mapping[str, Any]) -> Table:
 def _gpu_time(ledger: Mapping[str, Any]) -> list[RenderableType]:
     total = ledger["total"]
     shares = [(bucket, share) for bucket, share in total["share"].items() if share is not None and share > _LEAST_SHARE]
-    title = Text(f"where {number(ledger['gpu_seconds'])} GPU-seconds went", style=_QUIET)
+    title = Text(f"where {number(ledger['gpu_seconds'])} GPU-seconds went", style=QUIET)
     legend = Text()
     for bucket, share in shares:
         legend.append("■\u00a0", style=_BUCKET_COLOURS[bucket])
@@ -193,12 +170,3 @@ class Bar:
             reached += share
             edges.append(round(reached * width))
         return [later - earlier for earlier, later in pairwise(edges)]
-
-
-def _warnings(warnings: Sequence[str]) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    for warning in warnings:
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(Text("!", style="bold yellow"), Text(printable(warning), style="yellow"))
-        lines.append(grid)
-    return lines

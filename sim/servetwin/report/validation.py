@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
+from servetwin.report.validation_rows import Groups, error_rows, main_only
 
-_MAIN = ("ttft_ms.mean", "ttft_ms.p99", "tpot_ms.mean", "e2e_ms.mean", "e2e_ms.p99", "output_throughput", "speedup")
 _QUIET = "dim"
 
 
@@ -49,35 +49,26 @@ def _heading(counts: Mapping[str, Any], seed: int) -> Text:
     return text
 
 
-def _errors(groups: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = []
-    for group, metrics in groups.items():
-        first = True
-        for metric in (metric for metric in _MAIN if metric in metrics):
-            row = metrics[metric]
-            rows.append(
-                (group if first else "", metric, _percent(row["mape_mean"]), _percent(row["mape_median"]),
-                 _signed(row["signed_mean"]), str(row["n"]))
-            )  # fmt: skip
-            first = False
-        if first:
-            rows.append((group, "–", "–", "–", "–", "0"))
-    return _table("absolute error over cases", ("", "metric", "mean", "median", "signed", "n"), rows, texts=2)
+def _errors(groups: Groups) -> Table:
+    rows = error_rows(main_only(groups), (_mean, _median, lambda row: _signed(row["signed_mean"]), _number))
+    return _table(
+        "absolute error over cases", ("", "metric", "mean", "median", "signed", "n"), _named_once(rows), texts=2
+    )
 
 
-def _peers(peers: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = []
-    for simulator, metrics in peers.items():
-        first = True
-        for metric in (metric for metric in _MAIN if metric in metrics):
-            row = metrics[metric]
-            rows.append(
-                (simulator if first else "", metric, _percent(row["mape_mean"]), _percent(row["mape_median"]),
-                 _percent(row["servetwin_mape_mean"]), str(row["n"]))
-            )  # fmt: skip
-            first = False
+def _peers(peers: Groups) -> Table:
+    groups = {simulator: metrics for simulator, metrics in main_only(peers).items() if metrics}
+    rows = error_rows(groups, (_mean, _median, lambda row: _percent(row["servetwin_mape_mean"]), _number))
     columns = ("", "metric", "mean", "median", "servetwin mean", "n")
-    return _table("other simulators on the same cases", columns, rows, texts=2)
+    return _table("other simulators on the same cases", columns, _named_once(rows), texts=2)
+
+
+def _named_once(rows: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The rows, each group named in its first one only."""
+    last = None
+    for group, *cells in rows:
+        yield ("" if group == last else group, *cells)
+        last = group
 
 
 def _worst(worst: Sequence[Mapping[str, Any]]) -> Table:
@@ -103,6 +94,18 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *,
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table
+
+
+def _mean(row: Mapping[str, Any]) -> str:
+    return _percent(row["mape_mean"])
+
+
+def _median(row: Mapping[str, Any]) -> str:
+    return _percent(row["mape_median"])
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    return str(row["n"])
 
 
 def _percent(value: float) -> str:

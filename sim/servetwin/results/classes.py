@@ -42,8 +42,6 @@ def _figures(
     limits_ms: Mapping[str, float],
 ) -> dict[str, Any]:
     times = Latencies(table, meta.warmup_requests, members)
-    counted = int((members & measured).sum())
-    good = slo.good(table, limits_ms) & members if limits_ms else None
     return {
         "requests": int(members.sum()),
         "completed": int((table.with_outcome(COMPLETED) & members).sum()),
@@ -52,6 +50,5 @@ def _figures(
         **statistics("tpot_ms", times.tpot_ms()),
         **statistics("e2e_ms", times.e2e_ms(), exact_sum(times.e2e_ps)),
         "limits_ms": dict(limits_ms),
-        "goodput_per_s": int(good.sum()) / seconds if good is not None and seconds else None,
-        "slo_attainment": int((good & measured).sum()) / counted if good is not None and counted else None,
+        **slo.attainment(table, limits_ms, members, measured, seconds),
     }

@@ -67,6 +67,28 @@ def verdicts(summary: Mapping[str, Any], slo: Mapping[str, Mapping[str, float]])
     return found
 
 
+def attainment(
+    table: RequestTable, limits_ms: Mapping[str, float], members: Bools, measured: Bools, seconds: float | None
+) -> dict[str, float | None]:
+    """``goodput_per_s`` of some requests, a rate over all of them, and ``slo_attainment``, the good ones' share.
+
+    Args:
+        table: the requests.
+        limits_ms: the limits that each is held to [ms]; empty = both are undefined.
+        members: which requests it is about.
+        measured: which of these count for the share: those after the warm-up.
+        seconds: what the rate is over [s]; None = nothing completed.
+    """
+    if not limits_ms:
+        return {"goodput_per_s": None, "slo_attainment": None}
+    fine = good(table, limits_ms) & members
+    counted = int((members & measured).sum())
+    return {
+        "goodput_per_s": int(fine.sum()) / seconds if seconds else None,
+        "slo_attainment": int((fine & measured).sum()) / counted if counted else None,
+    }
+
+
 def good(table: RequestTable, limits_ms: Mapping[str, float]) -> Bools:
     """Which requests completed within all limits [ms]; a single token has no TPOT and so meets any."""
     ok = table.with_outcome(COMPLETED)

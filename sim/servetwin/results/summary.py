@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from servetwin.request import COMPLETED, OUTCOMES, REJECTED, UNFINISHED
 from servetwin.results import slo
 from servetwin.results.alerts import alerts
@@ -69,7 +71,9 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     summary |= _throughput(run, arrival)
     summary |= _steady(run, arrival, measured)
     summary |= _per_unit(run, summary)
-    summary |= _goodput(run, arrival, measured, summary["duration_s"])
+    everybody = np.ones(len(run.requests), bool)
+    limits_ms = slo.request_limits(run.meta.slo)
+    summary |= slo.attainment(run.requests, limits_ms, everybody, measured, summary["duration_s"])
     summary |= _cache(run)
     summary |= _resources(run, summary["output_tokens"])
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
@@ -183,19 +187,6 @@ def _per_unit(run: SummaryInputs, summary: Mapping[str, Any]) -> dict[str, float
         "output_tokens_per_s_per_gpu": per_gpu("output_throughput_tokens_per_s"),
         "total_tokens_per_s_per_gpu": per_gpu("total_throughput_tokens_per_s"),
         "output_tokens_per_s_per_user": 1000 / tpot if tpot else None,
-    }
-
-
-def _goodput(run: SummaryInputs, arrival: Ints, measured: Bools, seconds: float | None) -> dict[str, float | None]:
-    """Good requests per second, a rate over all requests, and their share of those without the warm-up."""
-    limits_ms = slo.request_limits(run.meta.slo)
-    if not limits_ms:
-        return {"goodput_per_s": None, "slo_attainment": None}
-    good = slo.good(run.requests, limits_ms)
-    counted = int(measured.sum())
-    return {
-        "goodput_per_s": int(good.sum()) / seconds if seconds else None,
-        "slo_attainment": int((good & measured).sum()) / counted if counted else None,
     }
 
 

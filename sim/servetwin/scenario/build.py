@@ -17,22 +17,20 @@ from servetwin.engine.executor import Executor
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
 from servetwin.kernel import new_environment
-from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
 from servetwin.request import Request
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.pools import PoolParts, pool_parts, step_time
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
-from servetwin.scenario.slowdown import slow_down
 from servetwin.scenario.store import config_hash
 from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
+from servetwin.workload.build import build_stream
 from servetwin.workload.source import Source
-from servetwin.workload.spec import build_stream
 from servetwin.workload.stream import RequestStream
 
 if TYPE_CHECKING:
@@ -129,16 +127,7 @@ class _PoolBuilder:
         place = f"cluster.pools.{index}"
         self.parts: PoolParts = pool_parts(scenario, self._pool, place, catalog)
         self.size = self._pool.replicas or 1
-        gpu, calibration = slow_down(self.parts.gpu, self.parts.calibration, scenario.cluster.slowdown)
-        self._step_time = RooflineStepTime(
-            self.parts.model,
-            gpu,
-            tensor=self.parts.tensor,
-            weights=self.parts.weights,
-            kv_cache=self.parts.kv_cache,
-            sampling=scenario.workload.sampling,
-            calibration=calibration,
-        )
+        self._step_time = step_time(scenario, self.parts)
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)

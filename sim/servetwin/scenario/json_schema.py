@@ -6,10 +6,10 @@ what another one gives (``extends``, settings of all pools), a schema demands no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from servetwin.catalog.descriptions import docstring_fields
 from servetwin.policies import Kind, union
 from servetwin.scenario.schema import Scenario
 from servetwin.workload.spec import WorkloadSpec
@@ -18,8 +18,6 @@ Schema = dict[str, Any]
 
 _POLICIES: dict[str, Kind] = {"router": "routing", "admission": "admission", "scheduling": "scheduling"}
 """Fields that hold a policy, and of which kind."""
-
-_FIELD = re.compile(r" {4}(\w+): (.*)")
 
 
 def scenario_schema() -> Schema:
@@ -99,20 +97,9 @@ def _parts(schema: Any) -> Iterator[Schema]:
 
 def _document(part: Schema) -> None:
     """Move what a docstring says about the fields to the fields."""
-    body, _, tail = part.get("description", "").partition("Attributes:\n")
-    name = ""
-    meanings: dict[str, str] = {}
-    for line in tail.splitlines():
-        match = _FIELD.match(line)
-        if match:
-            name = match[1]
-            meanings[name] = match[2]
-        elif name and line.startswith("     "):
-            meanings[name] += " " + line.strip()
-        else:
-            name = ""
+    body, meanings = docstring_fields(part.get("description", ""))
     if body:
-        part["description"] = body.strip()
+        part["description"] = body
     for field, meaning in meanings.items():
         if field in part.get("properties", {}):
             part["properties"][field].setdefault("description", meaning)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from servetwin.workload.rules import BESIDE_TRACE
+
 SELECTORS = ("policy", "process", "distribution", "kind", "method", "type", "format")
 """Keys that say which kind of thing a mapping is; another kind replaces the mapping, for its fields differ."""
 
-_SYNTHETIC = ("arrivals", "prompts", "outputs", "prefixes", "documents", "sessions")
-"""What makes a workload synthetic."""
-
-_ONLY_SYNTHETIC = (*_SYNTHETIC, "max_tokens", "ignore_eos")
-"""What a trace brings itself, or cannot have."""
+_MODIFIERS = ("max_tokens", "ignore_eos")
+"""Of what has no effect beside a trace, what says too little to replace one."""
 
 
 def deep_merge(base: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,11 +57,11 @@ def _merge_named(old: list[Any], new: list[Any]) -> list[Any]:
 def _without_the_other_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """A trace replaces synthetic requests and the other way round; both at once would contradict each other."""
     if "trace" in new and "trace" not in old:
-        kept = {key: value for key, value in old.items() if key not in _ONLY_SYNTHETIC}
+        kept = {key: value for key, value in old.items() if key not in BESIDE_TRACE}
         if isinstance(kept.get("classes"), list):
             kept["classes"] = [_for_a_trace(entry) for entry in kept["classes"]]
         return kept
-    if "trace" in old and "trace" not in new and any(key in new for key in _SYNTHETIC):
+    if "trace" in old and "trace" not in new and any(key in new for key in BESIDE_TRACE if key not in _MODIFIERS):
         return {key: value for key, value in old.items() if key != "trace"}
     return dict(old)
 
@@ -71,4 +70,4 @@ def _for_a_trace(entry: Any) -> Any:
     """A class of requests for a trace, which has arrivals, lengths and contents itself."""
     if not isinstance(entry, Mapping):
         return entry
-    return {key: value for key, value in entry.items() if key not in _ONLY_SYNTHETIC}
+    return {key: value for key, value in entry.items() if key not in BESIDE_TRACE}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from servetwin.errors import CapacityError
 from servetwin.scenario.engines import NEWEST, version_number
 from servetwin.scenario.pools import PoolParts
-from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.schema import Scenario
 
 _NO_PRIORITIES = ("fcfs", "sjf", "edf")
 _SAME_WITH_ONE = ("random", "least-requests", "least-tokens", "power-of-two")
@@ -50,21 +49,13 @@ def _blocks(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
         override = pool.engine.num_gpu_blocks_override
         if override is None:
             continue
-        room = _room(pool, part)
+        whole = part.whole_room(pool, f"cluster.pools.{index}")
+        room = whole.num_blocks if whole else 0
         if override > room:
             yield (
                 f"cluster.pools.{index}.engine.num_gpu_blocks_override is {override:,} KV blocks, but the memory of "
                 f"the GPUs holds {room:,}: vLLM would run out of memory, so these results are of no real machine"
             )
-
-
-def _room(pool: Pool, parts: PoolParts) -> int:
-    """KV blocks that the memory holds with the whole of the GPU in use [blocks]."""
-    engine = pool.engine.model_copy(update={"gpu_memory_utilization": 1.0})
-    try:
-        return parts.room(pool.model_copy(update={"engine": engine}), "cluster.pools").num_blocks
-    except CapacityError:
-        return 0
 
 
 def _calibration(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:

@@ -118,7 +118,7 @@ class Precision(Part):
 
     Attributes:
         weights: of the weights; by default as the model's configuration says.
-        kv_cache: of the KV cache; by default as the model's activations.
+        kv_cache: of the KV cache; by default what the checkpoint asks for, else bf16.
     """
 
     weights: str | None = None

@@ -5,14 +5,9 @@ Frozen data with its formulas as methods; nothing here knows where the figures c
 
 from servetwin.specs.attention import Attention, GroupedAttention, LatentAttention, StateAttention
 from servetwin.specs.calibration import Calibration, KernelConstants
+from servetwin.specs.dtypes import bytes_per_value
 from servetwin.specs.hardware import Gpu, Link, Node, Source, StorageTier
-from servetwin.specs.layers import (
-    DenseMlp,
-    Layer,
-    MoeMlp,
-    bytes_per_value,
-    padded_vocab,
-)
+from servetwin.specs.layers import DenseMlp, Layer, MoeMlp, padded_vocab
 from servetwin.specs.model import ModelSpec
 
 __all__ = [

@@ -16,26 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from servetwin.specs.attention import Attention, GroupedAttention, LatentAttention, StateAttention
-from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES, bytes_per_value
+from servetwin.specs.attention import Attention
 
-__all__ = [
-    "KV_DTYPES",
-    "PARTS",
-    "QUANTISABLE",
-    "WEIGHT_DTYPES",
-    "Attention",
-    "DenseMlp",
-    "GroupedAttention",
-    "LatentAttention",
-    "Layer",
-    "MoeMlp",
-    "StateAttention",
-    "bytes_per_value",
-    "padded_vocab",
-]
-
-PARTS = ("attention", "dense", "experts", "shared", "router")
 QUANTISABLE = ("attention", "dense", "experts", "shared")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from servetwin.specs.attention import LatentAttention, StateAttention
-from servetwin.specs.layers import QUANTISABLE, Layer, MoeMlp, bytes_per_value, padded_vocab
+from servetwin.specs.dtypes import bytes_per_value
+from servetwin.specs.layers import QUANTISABLE, Layer, MoeMlp, padded_vocab
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from servetwin.catalog.find import Catalog
-from servetwin.errors import CapacityError, ScenarioError, nearest_name
+from servetwin.errors import ScenarioError, nearest_name
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
-from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.pools import PoolParts, pool_parts, step_time
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.slowdown import slow_down
 from servetwin.studies.step import Step
@@ -38,16 +37,8 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     pool = scenario.cluster.pools[index]
     place = f"cluster.pools.{index}"
     parts = pool_parts(scenario, pool, place, catalog)
-    gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
-    prices = RooflineStepTime(
-        parts.model,
-        gpu,
-        tensor=parts.tensor,
-        weights=parts.weights,
-        kv_cache=parts.kv_cache,
-        sampling=scenario.workload.sampling,
-        calibration=calibration,
-    )
+    _, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
+    prices = step_time(scenario, parts)
     shape = step.shape(prices.windows, graph_sizes(pool.engine.max_cudagraph_capture_size or 0))
     items = itemize(prices, shape, calibration, parts.gpu)
     memory = _memory(pool, parts, place, step)
@@ -184,11 +175,7 @@ def _room(pool: Pool, parts: PoolParts, place: str) -> tuple[KvRoom | None, int]
     if override is None:
         room = parts.room(pool, place)
         return room, room.num_blocks
-    whole = pool.engine.model_copy(update={"gpu_memory_utilization": 1.0})
-    try:
-        return parts.room(pool.model_copy(update={"engine": whole}), place), override
-    except CapacityError:
-        return None, override
+    return parts.whole_room(pool, place), override
 
 
 def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) -> list[str]:

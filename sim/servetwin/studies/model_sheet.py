@@ -9,13 +9,14 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError
 from servetwin.physics.memory import kv_room
 from servetwin.scenario.engines import vllm_defaults
+from servetwin.scenario.schema import Engine, EngineOptions
 from servetwin.specs import Calibration, Gpu, LatentAttention, Layer, ModelSpec, MoeMlp
 from servetwin.specs.attention import StateAttention
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (1_000, 8_000, 64_000)
-_ENGINE = "0.15"
-_BLOCK_TOKENS = 16
+_ENGINE = Engine()
+_BLOCK_TOKENS = EngineOptions().block_size
 
 
 def model_sheet(model: ModelSpec, catalog: Catalog, calibration: str = "default") -> dict[str, Any]:
@@ -56,7 +57,7 @@ def model_sheet(model: ModelSpec, catalog: Catalog, calibration: str = "default"
         "kv_bytes_per_token": round(model.kv_bytes_per_token(cache)),
         "state_bytes_per_request": round(model.state_bytes()),
         "flops_per_token": {str(context): model.flops_per_token(context) for context in (0, *CONTEXTS)},
-        "engine": f"vllm {_ENGINE}",
+        "engine": f"{_ENGINE.name} {_ENGINE.version}",
         "fits": [row for gpu in gpus for row in _fits(model, gpu, constants)],
         "notes": list(model.notes),
         "source": model.source,
@@ -107,7 +108,7 @@ def _feed_forward(layer: Layer) -> str:
 
 def _fits(model: ModelSpec, gpu: Gpu, calibration: Calibration) -> Iterator[dict[str, Any]]:
     """One row per degree that divides the heads and stays inside a node, with the settings that vLLM defaults to."""
-    defaults = vllm_defaults(_ENGINE, gpu.name, gpu.memory_bytes)
+    defaults = vllm_defaults(_ENGINE.version, gpu.name, gpu.memory_bytes)
     for tensor in DEGREES:
         if tensor > gpu.nvlink_domain or any(layer.attention.heads % tensor for layer in model.layers):
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import chain, count, repeat
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -87,12 +87,8 @@ class AllAtOnce(ArrivalProcess):
     ``{rate_per_s: inf}`` is the same. With ``max_concurrency`` the requests go out as earlier ones end.
     """
 
+    pace_field: ClassVar[str] = "process"
     process: Literal["all-at-once"]
-
-    @property
-    def pace(self) -> tuple[str, object]:
-        """Nothing sets how far apart they are."""
-        return "process", self.process
 
     def times(self, generator: np.random.Generator) -> Iterator[int]:
         """Zero [ps], without end."""
@@ -103,6 +99,7 @@ class AllAtOnce(ArrivalProcess):
 class Bursts(ArrivalProcess):
     """``size`` requests at the same instant, again and again from time 0 on; without an interval once."""
 
+    pace_field: ClassVar[str] = "interval_s"
     process: Literal["bursts"]
     size: Count = Field(description="Requests in a burst.")
     interval_s: Positive | None = Field(None, description="From one burst to the next; null = a single burst.")
@@ -127,6 +124,7 @@ class ClosedLoop(ArrivalProcess):
     There are never more than ``concurrency`` requests in the system, so it cannot be overloaded, only slow.
     """
 
+    pace_field: ClassVar[str] = "ramp_s"
     process: Literal["closed-loop"]
     concurrency: Count = Field(description="Number of clients.")
     think_time_s: Durations = Field(

@@ -61,10 +61,12 @@ def nothing() -> Iterator[int]:
 
 
 def length_stream(
-    length: Length | None, streams: Streams, base: Path, *name: str, default: Iterator[int]
+    length: Length | None, streams: Streams, base: Path, *name: str, default: Iterator[int] | None = None
 ) -> Iterator[int]:
-    """The lengths drawn from ``length`` with the random stream ``name``; ``default`` if it is None."""
-    return default if length is None else length.stream(streams.generator("workload", *name), base)
+    """The lengths drawn from ``length`` with the random stream ``name``; if it is None ``default``, or no lengths."""
+    if length is not None:
+        return length.stream(streams.generator("workload", *name), base)
+    return nothing() if default is None else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,8 @@ class Answers:
         cls, outputs: Length | None, max_tokens: Length | None, ignore_eos: bool, streams: Streams, base: Path
     ) -> Answers:
         """The answers of a workload that says so."""
-        bounds = (
-            None if max_tokens is None else length_stream(max_tokens, streams, base, "max tokens", default=nothing())
-        )
-        return cls(length_stream(outputs, streams, base, "outputs", default=nothing()), bounds, ignore_eos)
+        bounds = None if max_tokens is None else length_stream(max_tokens, streams, base, "max tokens")
+        return cls(length_stream(outputs, streams, base, "outputs"), bounds, ignore_eos)
 
     def stream(self, item: RequestClass | None, streams: Streams, base: Path) -> Iterator[int]:
         """The output lengths of a class, or of requests without one."""
@@ -100,7 +100,7 @@ class Answers:
         if item is not None:
             lengths = length_stream(item.outputs, streams, base, "outputs", item.name, default=lengths)
             if item.max_tokens is not None:
-                bounds = length_stream(item.max_tokens, streams, base, "max tokens", item.name, default=nothing())
+                bounds = length_stream(item.max_tokens, streams, base, "max tokens", item.name)
         if bounds is None:
             return lengths
         return bounds if self.ignore_eos else map(min, lengths, bounds)
@@ -158,7 +158,7 @@ def contents(
     base: Path,
 ) -> Iterator[Content]:
     """The contents of single requests, in the order of their ids, without end."""
-    prompt_stream = length_stream(prompts, streams, base, "prompts", default=nothing())
+    prompt_stream = length_stream(prompts, streams, base, "prompts")
     if prefixes is not None and prefixes.prompts_per_group is not None:
         assert prompts is not None, "the validation of WorkloadSpec asks for prompts"
         whole = prefixes.whole_prompts(streams, base, prompts)

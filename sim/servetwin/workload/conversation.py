@@ -12,7 +12,7 @@ from servetwin.workload.contents import Kind
 from servetwin.workload.documents import Head
 from servetwin.workload.live import LiveSession
 from servetwin.workload.script import SessionDraws, write
-from servetwin.workload.stream import Clients, RequestStream, in_time
+from servetwin.workload.stream import RequestStream, Starts, in_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,18 +35,12 @@ class Group:
     """Requests, or sessions, that arrive by one process.
 
     Attributes:
-        times: the starts that do not depend on the system [ps], ascending; in a closed loop the clients' first.
-        clients: the clients of a closed loop; None = open.
+        starts: when they come.
         lanes: the class of one start after the other.
-        pace: the field of the workload that sets ``times``, and its value.
-        think: the field that sets how soon a client goes on, and its value.
     """
 
-    times: Iterator[int]
-    clients: Clients | None
+    starts: Starts
     lanes: Iterator[Lane]
-    pace: tuple[str, object]
-    think: tuple[str, object]
 
 
 class SessionStream(RequestStream):
@@ -76,14 +70,14 @@ class SessionStream(RequestStream):
     def __iter__(self) -> Iterator[Request]:
         """The requests that do not depend on the system, in order of arrival."""
         groups, until, limit = self._groups, self._until_ps, self._limit
-        starts: Iterator[tuple[int, int]] = zip(groups[0].times, repeat(0), strict=False)
+        starts: Iterator[tuple[int, int]] = zip(groups[0].starts.times, repeat(0), strict=False)
         if len(groups) > 1:
-            starts = merge(*(zip(group.times, repeat(i), strict=False) for i, group in enumerate(groups)))
+            starts = merge(*(zip(group.starts.times, repeat(i), strict=False) for i, group in enumerate(groups)))
         for start, index in starts:
             if start >= until or self._reserved >= limit:
                 return
             group = groups[index]
-            yield self._open(group, in_time(start, *group.pace))
+            yield self._open(group, in_time(start, *group.starts.pace))
 
     def on_finished(self, request: Request, visible_ps: int) -> Sequence[Request]:
         """What follows in the session; after its end, in a closed loop, what the client does next."""
@@ -98,10 +92,10 @@ class SessionStream(RequestStream):
             if session.running:
                 return ()
             del self._live[request.session_id]
-        if group is None or group.clients is None or self._reserved >= self._limit:
+        if group is None or group.starts.clients is None or self._reserved >= self._limit:
             return ()
-        arrival = group.clients.returns_ps(request, visible_ps)
-        return (self._open(group, in_time(arrival, *group.think)),) if arrival < self._until_ps else ()
+        arrival = group.starts.clients.returns_ps(request, visible_ps)
+        return (self._open(group, in_time(arrival, *group.starts.think)),) if arrival < self._until_ps else ()
 
     def _open(self, group: Group, arrival_ps: int) -> Request:
         lane = next(group.lanes)
@@ -113,7 +107,7 @@ class SessionStream(RequestStream):
             request = Request(first, arrival_ps, head_tokens + prompt, output, segments)
             kind.stamp(request)
             self._reserved += 1
-            if group.clients is not None:
+            if group.starts.clients is not None:
                 self._single[first] = group
         else:
             turns, requests = write(lane.sessions, kind, self._limit - first)

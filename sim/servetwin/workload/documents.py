@@ -54,9 +54,13 @@ class Documents(Part):
         return self
 
     def selections(
-        self, streams: Streams, base: Path, owner: Owner = (), reader: Owner = ()
+        self, streams: Streams, base: Path, owner: Owner = (), reader: Owner = (), place: str = "workload"
     ) -> Iterator[tuple[Segment, ...]]:
-        """The documents of one request after the other; see ``Prefixes.heads`` for the arguments.
+        """The documents of one request after the other.
+
+        Args:
+            streams, base, owner, reader: as in ``Prefixes.heads``.
+            place: the part of the workload that says ``documents``, for messages.
 
         Raises:
             ScenarioError: a request would have too many documents.
@@ -66,7 +70,15 @@ class Documents(Part):
         counts = self.per_request.stream(streams.generator("workload", "documents", *reader), base)
         picks = zipf_indices(streams.generator("workload", "document", *reader), self.corpus, self.zipf_exponent)
         for count in counts:
-            chosen = _distinct(picks, min(count, self.corpus), self.corpus)
+            count = min(count, self.corpus)
+            if count > MAX_DOCUMENTS:
+                raise ScenarioError(
+                    f"a request would have {count:,} documents",
+                    path=f"{place}.documents.per_request",
+                    found=count,
+                    allowed=f"at most {MAX_DOCUMENTS:,}",
+                )
+            chosen = _distinct(picks, count, self.corpus)
             if self.order == "popularity":
                 chosen.sort()
             yield tuple([corpus[k] for k in chosen])
@@ -77,13 +89,6 @@ def _distinct(picks: Iterator[int], count: int, size: int) -> list[int]:
 
     Where the popular ones leave the others hardly a chance, the rest is filled up by popularity.
     """
-    if count > MAX_DOCUMENTS:
-        raise ScenarioError(
-            f"a request would have {count:,} documents",
-            path="workload.documents.per_request",
-            found=count,
-            allowed=f"at most {MAX_DOCUMENTS:,}",
-        )
     chosen: dict[int, None] = {}
     tries = 100 * count
     while len(chosen) < count and tries:

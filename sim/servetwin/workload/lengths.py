@@ -26,6 +26,11 @@ from servetwin.workload.traces.lines import line_blocks, resolve
 class Length(Part):
     """Base of the distributions of lengths."""
 
+    @property
+    def longest(self) -> int | None:
+        """The length that no draw exceeds; None = there is none, or a file says it."""
+        return None
+
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
@@ -52,12 +57,22 @@ class Clipped(Length):
         check_bounds(self.min, self.max)
         return self
 
+    @property
+    def longest(self) -> int | None:
+        """``max``, where it is given."""
+        return self.max if self.max < MAX_TOKENS else None
+
 
 class ConstantLength(Length):
     """Always the same length."""
 
     distribution: Literal["constant"] = "constant"
     value: Count = Field(description="The length.")
+
+    @property
+    def longest(self) -> int:
+        """The value."""
+        return self.value
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` times the value; nothing is drawn."""
@@ -106,6 +121,11 @@ class UniformLength(Length):
         check_bounds(self.min, self.max)
         return self
 
+    @property
+    def longest(self) -> int:
+        """``max``."""
+        return self.max
+
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
         lengths: list[int] = generator.integers(self.min, self.max, count, endpoint=True).tolist()
@@ -144,6 +164,11 @@ class EmpiricalLength(Length):
         if self.weights and not sum(self.weights) > 0:
             raise ValueError("at least one weight must be above 0")
         return self
+
+    @property
+    def longest(self) -> int | None:
+        """The largest of ``values``; None = the file says it."""
+        return max(self.values, default=None)
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1, from ``values``; those of a file come through ``stream``."""
@@ -189,6 +214,11 @@ class PercentileLength(Length):
         if any(low > high for (_, low), (_, high) in pairwise(self.points)):
             raise ValueError("a length must not be below that of a lower percentile")
         return self
+
+    @property
+    def longest(self) -> int:
+        """The length at percentile 100."""
+        return self.points[-1][1]
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""

@@ -55,9 +55,7 @@ class LimitedStream(RequestStream):
             return ()
         late = visible_ps - following.arrival_ps
         if late > 0:
-            following.arrival_ps += late
-            if following.deadline_ps >= 0:
-                following.deadline_ps += late
+            following.postpone(late)
         return (following,) if following.arrival_ps < self._until_ps else ()
 
     def _next(self) -> Request | None:

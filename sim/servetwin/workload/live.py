@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from servetwin.request import Request, Segment
 from servetwin.workload.contents import Kind
 from servetwin.workload.script import Place, Step
 from servetwin.workload.stream import LOST, in_time
+
+
+class Branch(NamedTuple):
+    """A branch of a fork, while one of its requests is under way.
+
+    Attributes:
+        first_id: the id of its first request.
+        steps: what it will say.
+        done: how many of the steps have begun.
+        said: what has been said in it, with the answer that is under way [tokens].
+    """
+
+    first_id: int
+    steps: list[Step]
+    done: int
+    said: int
 
 
 class LiveSession:
@@ -71,8 +89,8 @@ class LiveSession:
         self._joined = 0
         self._latest_ps = 0
         self._broken = False
-        # By the id of the request under way: the id of the branch's first, its steps, the next one, tokens said in it.
-        self._branches: dict[int, tuple[int, list[Step], int, int]] | None = None
+        # By the id of the request under way.
+        self._branches: dict[int, Branch] | None = None
 
     def open(self, arrival_ps: int) -> Request:
         """The first turn, which arrives at ``arrival_ps`` [ps]."""
@@ -119,36 +137,33 @@ class LiveSession:
         started = []
         self._branches = {}
         for steps in self._turns[self._next_turn - 1].branches:
-            started.append(self._step((self._next_id, steps, 0, 0), self._next_id, visible_ps))
+            started.append(self._step(Branch(self._next_id, steps, 0, 0), visible_ps))
             self._next_id += len(steps)
         return started
 
-    def _along(
-        self, branch: tuple[int, list[Step], int, int], request: Request, visible_ps: int, until_ps: int
-    ) -> Request | None:
+    def _along(self, branch: Branch, request: Request, visible_ps: int, until_ps: int) -> Request | None:
         """The next step of a branch; None if it has come to its end, good or bad."""
-        first, steps, done, _ = branch
         if self._broken:
             return None
-        if done == len(steps):
+        if branch.done == len(branch.steps):
             self._joined += request.output_tokens
             return None
-        arrival = visible_ps + steps[done].pause_ps
+        arrival = visible_ps + branch.steps[branch.done].pause_ps
         if arrival >= until_ps:
             self._broken = True
             return None
-        return self._step(branch, first + done, in_time(arrival, *self._pauses[1]))
+        return self._step(branch, in_time(arrival, *self._pauses[1]))
 
-    def _step(self, branch: tuple[int, list[Step], int, int], number: int, arrival_ps: int) -> Request:
+    def _step(self, branch: Branch, arrival_ps: int) -> Request:
         first, steps, done, history = branch
-        step = steps[done]
+        step, number = steps[done], first + done
         said = history + step.new_tokens
         # The branch's own stream stands behind the trunk as it was when the fork began.
         segments = (self._trunk(self._history), (("branch", self.number, first), said))
         prompt = self._head_tokens + self._history + said
         request = self._request(number, arrival_ps, prompt, step.output_tokens, segments)
         assert self._branches is not None, "a step belongs to a fork"
-        self._branches[number] = (first, steps, done + 1, said + step.output_tokens)
+        self._branches[number] = Branch(first, steps, done + 1, said + step.output_tokens)
         return request
 
     def _trunk(self, tokens: int) -> Segment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import accumulate, chain
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,11 +13,15 @@ from servetwin.streams import BLOCK
 from servetwin.workload.base import Part
 from servetwin.workload.draws import Floats, picoseconds
 
-_PACES = ("rate_per_s", "interval_s", "stages", "ramp_s")
-
 
 class ArrivalProcess(Part):
-    """Base of the arrival processes."""
+    """Base of the arrival processes.
+
+    Attributes:
+        pace_field: the field that sets how far apart the open arrivals are.
+    """
+
+    pace_field: ClassVar[str] = "rate_per_s"
 
     @property
     def finite(self) -> bool:
@@ -25,12 +30,9 @@ class ArrivalProcess(Part):
 
     @property
     def pace(self) -> tuple[str, object]:
-        """The field that sets how far apart the open arrivals are, and its value."""
-        for field in _PACES:
-            if field in type(self).model_fields:
-                value = getattr(self, field)
-                return field, [item.model_dump() for item in value] if isinstance(value, tuple) else value
-        raise AssertionError("every process has one of these fields, or a pace of its own")
+        """``pace_field`` and its value, for messages."""
+        value = getattr(self, self.pace_field)
+        return self.pace_field, [item.model_dump() for item in value] if isinstance(value, tuple) else value
 
     @abstractmethod
     def times(self, generator: np.random.Generator) -> Iterator[int]:

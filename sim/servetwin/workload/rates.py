@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain, cycle
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -98,6 +98,7 @@ class Staged(ArrivalProcess):
     day by its hours (``repeat: true``).
     """
 
+    pace_field: ClassVar[str] = "stages"
     process: Literal["staged"]
     stages: tuple[Stage, ...] = Field(min_length=1, max_length=100_000, description="The stages, in order.")
     exact_counts: Flag = Field(

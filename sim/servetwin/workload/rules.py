@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from servetwin.workload.lengths import ConstantLength, Length
 from servetwin.workload.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ SHARED = ("arrivals", "prompts", "outputs", "max_tokens", "prefixes", "documents
 """What the workload may say for all classes, and each class for itself."""
 
 BESIDE_TRACE = (*SHARED, "ignore_eos")
+"""What a trace brings itself, or cannot have."""
 
 
 def check(spec: WorkloadSpec) -> None:
@@ -39,8 +41,6 @@ def _check_trace(spec: WorkloadSpec) -> None:
         if getattr(spec, part):
             raise ValueError(f"{part} has no effect beside trace: give one or the other")
     for item in spec.classes:
-        if item.prompts is not None or item.outputs is not None:
-            raise ValueError(f"the lengths of class {item.name!r} have no effect beside trace")
         for part in SHARED:
             if getattr(item, part) is not None:
                 raise ValueError(f"{part} of class {item.name!r} has no effect beside trace")
@@ -48,11 +48,33 @@ def _check_trace(spec: WorkloadSpec) -> None:
 
 def _check_answers(spec: WorkloadSpec) -> None:
     if not spec.ignore_eos:
+        _check_bounds(spec)
         return
     if spec.outputs is not None or any(item.outputs is not None for item in spec.classes):
         raise ValueError("outputs has no effect with ignore_eos: every answer has max_tokens tokens")
     if any(sessions.forks is not None and sessions.forks.outputs is not None for sessions in _all_sessions(spec)):
         raise ValueError("forks.outputs has no effect with ignore_eos: every answer has max_tokens tokens")
+
+
+def _check_bounds(spec: WorkloadSpec) -> None:
+    """Refuse a constant ``max_tokens`` that no answer can reach."""
+    forks = [sessions.forks.outputs for sessions in _all_sessions(spec) if sessions.forks is not None]
+    unbound = [item.outputs or spec.outputs for item in spec.classes if item.max_tokens is None]
+    if not spec.classes or any(outputs is None for outputs in forks):
+        unbound.append(spec.outputs)
+    _check_bound("max_tokens", spec.max_tokens, [*unbound, *forks])
+    for item in spec.classes:
+        own = item.sessions.forks.outputs if item.sessions is not None and item.sessions.forks is not None else None
+        _check_bound(f"max_tokens of class {item.name!r}", item.max_tokens, [item.outputs or spec.outputs, own])
+
+
+def _check_bound(name: str, bound: Length | None, answers: Sequence[Length | None]) -> None:
+    longest = [answer.longest for answer in answers if answer is not None]
+    if not isinstance(bound, ConstantLength) or not longest or None in longest:
+        return
+    most = max(length for length in longest if length is not None)
+    if bound.value >= most:
+        raise ValueError(f"{name} has no effect: it is {bound.value:,}, and no answer is longer than {most:,} tokens")
 
 
 def _check_complete(spec: WorkloadSpec) -> None:

@@ -51,9 +51,7 @@ class Source:
         for followup in self._stream.on_finished(request, visible_ps):
             late = self._env._now + 1 - followup.arrival_ps
             if late > 0:
-                followup.arrival_ps += late
-                if followup.deadline_ps >= 0:
-                    followup.deadline_ps += late
+                followup.postpone(late)
             heappush(self._followups, (followup.arrival_ps, followup.id, followup))
             self._nap.shorten(followup.arrival_ps)
 

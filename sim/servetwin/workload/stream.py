@@ -99,26 +99,20 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """When requests, or sessions, of a synthetic workload start, and when they stop coming.
+    """When requests, or sessions, of a synthetic workload start that arrive by one process.
 
     Attributes:
         times: the starts that do not depend on the system [ps], ascending; in a closed loop those of the
             clients' first requests.
         clients: the clients of a closed loop; None = open.
-        limit: most requests.
-        until_ps: no request arrives then or later [ps].
-        expected: how many requests will come, at most; None = unknown.
         pace: the field of the workload that sets ``times``, and its value.
         think: the field that sets how soon a client or a session goes on, and its value.
     """
 
     times: Iterator[int]
     clients: Clients | None
-    limit: int
-    until_ps: int
-    expected: int | None
-    pace: tuple[str, object] = ("workload.arrivals", None)
-    think: tuple[str, object] = ("workload.arrivals.think_time_s", None)
+    pace: tuple[str, object]
+    think: tuple[str, object]
 
 
 class OneShotStream(RequestStream):
@@ -127,18 +121,25 @@ class OneShotStream(RequestStream):
     Args:
         starts: when they come.
         contents: what they are, in order of their ids.
+        limit: most requests.
+        until_ps: no request arrives then or later [ps].
+        expected: how many requests will come, at most; None = unknown.
     """
 
-    def __init__(self, starts: Starts, contents: Iterator[Content]) -> None:
-        super().__init__(starts.expected)
+    def __init__(
+        self, starts: Starts, contents: Iterator[Content], limit: int, until_ps: int, expected: int | None
+    ) -> None:
+        super().__init__(expected)
         self.reacts = starts.clients is not None
         self._starts = starts
         self._contents = contents
+        self._limit = limit
+        self._until_ps = until_ps
         self._created = 0
 
     def __iter__(self) -> Iterator[Request]:
         """The open arrivals, or the first request of each client."""
-        until, limit = self._starts.until_ps, self._starts.limit
+        until, limit = self._until_ps, self._limit
         for arrival in self._starts.times:
             if arrival >= until or self._created >= limit:
                 return
@@ -149,10 +150,10 @@ class OneShotStream(RequestStream):
     def on_finished(self, request: Request, visible_ps: int) -> Sequence[Request]:
         """The next request of the client whose request this was; nothing in an open stream."""
         starts = self._starts
-        if starts.clients is None or self._created >= starts.limit:
+        if starts.clients is None or self._created >= self._limit:
             return ()
         arrival = starts.clients.returns_ps(request, visible_ps)
-        return (self._create(in_time(arrival, *starts.think)),) if arrival < starts.until_ps else ()
+        return (self._create(in_time(arrival, *starts.think)),) if arrival < self._until_ps else ()
 
     def _create(self, arrival_ps: int) -> Request:
         prompt, output, segments, kind = next(self._contents)

@@ -110,6 +110,23 @@ def test_unknown_names_show_what_there_is_and_what_is_near() -> None:
     assert tuple(caught.value.allowed) == KINDS
 
 
+def test_a_file_or_folder_of_an_unknown_name_is_pointed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").mkdir()
+    (tmp_path / "my-gpu").write_text("name: my-gpu\n")
+    for wanted, hint in (("my-gpu", "file of that name here: write ./my-gpu"), ("x" * 300, "a path"), ("../", "")):
+        with pytest.raises(CatalogError) as caught:
+            CATALOG.gpu(wanted)
+        assert hint in (caught.value.hint or "")
+    with pytest.raises(CatalogError) as caught:
+        CATALOG.model("my-model")
+    assert caught.value.hint == "a path to a file works too"
+    (tmp_path / "my-model" / "config.json").write_text("{}")
+    with pytest.raises(CatalogError) as caught:
+        CATALOG.model("my-model")
+    assert caught.value.hint == "there is a folder of that name here: write ./my-model"
+
+
 def test_folders_of_the_user_come_first(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     body = (

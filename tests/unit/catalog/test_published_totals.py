@@ -40,7 +40,7 @@ PARAMS = {
     "qwen3.5-397b-a17b": (403.0, 397.0),  # huggingface.co/Qwen/Qwen3.5-397B-A17B: 403B params; 397B by name
     "llama-4-scout": (108.6, 107.8),  # huggingface.co/meta-llama/Llama-4-Scout-17B-16E: 109B params
     "llama-4-maverick": (401.6, 400.7),  # huggingface.co/meta-llama/Llama-4-Maverick-17B-128E: 402B params
-    "minimax-m2.5": (None, 229.0),  # huggingface.co/MiniMaxAI/MiniMax-M2.5: 229B params, none for prediction
+    "minimax-m2.5": (229.0, 229.0),  # huggingface.co/MiniMaxAI/MiniMax-M2.5: 229B params, none for prediction
     "kimi-k2": (1_026.5, 1_026.5),  # huggingface.co/moonshotai/Kimi-K2-Instruct: 1T params
     "gpt-oss-120b": (116.8, 116.8),  # OpenAI, gpt-oss model card, arXiv 2508.10925, table 1: 116.83
     "gpt-oss-20b": (20.9, 20.9),  # the same: 20.91
@@ -70,9 +70,8 @@ def test_weights_with_prediction_and_vision_apart(name: str) -> None:
     model = CATALOG.model(name)
     tensors, language = PARAMS[name]
     assert model.parameters() / 1e9 == pytest.approx(language, rel=0.01)
-    if tensors is not None:
-        everything = model.parameters() + model.mtp_parameters + model.vision_parameters
-        assert everything / 1e9 == pytest.approx(tensors, rel=0.01)
+    everything = model.parameters() + model.mtp_parameters + model.vision_parameters
+    assert everything / 1e9 == pytest.approx(tensors, rel=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVE))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servetwin.catalog import Catalog
+from servetwin.catalog.hf_modules import modules
 from servetwin.errors import CatalogError
 from servetwin.specs import ModelSpec
 
@@ -148,3 +149,23 @@ def test_a_broken_pattern_means_itself() -> None:
     assert read({"quant_method": "fp8", "ignore": ["re:*self_attn(", "*[", "re:.*self_attn.*"]}).quantised_parts == (
         "dense", "experts", "shared",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "qwen3-8b", "qwen3-30b-a3b", "opt-13b"])
+def test_matrices_count_with_their_weights(name: str) -> None:
+    model = CATALOG.model(name)
+    first = [layer for group in model.layers for layer in [group] * group.count]
+    sizes: dict[str, float] = {}
+    for module in modules(first, model.hidden):
+        sizes[module.part] = sizes.get(module.part, 0.0) + module.weights * model.hidden
+    counted = {part: weights for part, weights in model.parts().items() if part in sizes}
+    assert sizes == pytest.approx(counted)
+
+
+def test_matrices_of_latent_attention() -> None:
+    model = CATALOG.model("deepseek-v3")
+    found = {module.paths[0].split(".")[1]: module.weights * model.hidden for module in modules(model.layers[:1], 7168)}
+    assert found["q_b_proj"] == 1_536 * 128 * 192
+    assert found["kv_b_proj"] == 512 * 128 * 256
+    assert found["q_a_proj"] == 7_168 * (1_536 + 512 + 64)
+    assert found["o_proj"] == 128 * 128 * 7_168

@@ -10,7 +10,7 @@ from rich.console import Console
 from servetwin.catalog import Catalog
 from servetwin.report.explain import print_explanation
 from servetwin.report.hardware import KINDS, print_hardware
-from servetwin.report.units import duration, flops_rate, gib, rate, scaled
+from servetwin.report.units import binary, count, duration, flops_rate, gib, rate, scaled
 from servetwin.scenario.load import load_scenario
 from servetwin.studies.explain import explain
 from servetwin.studies.step import Step
@@ -31,6 +31,8 @@ def printed(width: int = 100) -> tuple[io.StringIO, Console]:
         (flops_rate(2.25e15), "2,250 TFLOP/s"), (flops_rate(153.5e12), "153.5 TFLOP/s"), (flops_rate(5e9), "5 GFLOP/s"),
         (gib(81559 * 2**20), "79.65 GiB"), (duration(5e-6), "5 µs"), (duration(1e-4), "100 µs"), (duration(2.0), "2 s"),
         (duration(1e-7), "100 ns"),
+        (count(70_553_706_496), "70.55 B"), (count(1.03e12), "1.03 T"), (count(495_600), "495.6 k"), (count(12), "12"),
+        (binary(147_456), "144 KiB"), (binary(2**40), "1 TiB"), (binary(1_023), "1,023 B"), (binary(0), "0 B"),
     ],
 )  # fmt: skip
 def test_units(text: str, expected: str) -> None:

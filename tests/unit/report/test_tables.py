@@ -5,7 +5,8 @@ from rich.console import Console
 from tests.unit.results.building import finish, meta, toy_run
 from tests.unit.results.test_summary import ended
 
-from servetwin.report.tables import Bar, number, percent, print_result
+from servetwin.report.tables import Bar, print_result
+from servetwin.report.units import number, percent
 from servetwin.results import Recorder
 from servetwin.units import PS_PER_S
 

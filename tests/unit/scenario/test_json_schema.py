@@ -111,3 +111,27 @@ def test_fields_have_a_meaning_and_policies_their_names() -> None:
     for kind in KINDS:
         names = schema["$defs"][f"{kind}-policy"]["anyOf"][0]["enum"]
         assert names == [policy.name() for policy in union(kind)]
+
+
+def undescribed(schema: dict[str, Any], path: str) -> list[str]:
+    found = []
+    for name, field in schema.get("properties", {}).items():
+        inner = [field, field.get("items", {}), *field.get("anyOf", [])]
+        found += [fault for one in inner for fault in undescribed(one, f"{path}.{name}")]
+        # The parts of a figure are described with it, and a mapping by its parts.
+        if not field.get("description") and "properties" not in field and name != "value":
+            found.append(f"{path}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_editors_can_show_what_every_field_means(kind: str) -> None:
+    assert undescribed(SCHEMAS[kind](), kind) == []
+
+
+def test_descriptions_are_those_of_the_docstrings() -> None:
+    model = SCHEMAS["models"]()["properties"]
+    assert model["vocab"]["description"] == "Tokens in the vocabulary."
+    grouped = model["layers"]["items"]["properties"]["attention"]["anyOf"][0]
+    assert grouped["description"] == "Multi-head, grouped-query or multi-query attention."
+    assert grouped["properties"]["window"]["description"].endswith("itself included; null = all.")

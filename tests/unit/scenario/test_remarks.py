@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,3 +106,10 @@ def test_a_run_without_requests(base: dict[str, Any]) -> None:
     base["run"] = {"duration_s": 1e-6}
     warnings = servetwin.run(base).summary()["warnings"]
     assert any("no request arrived" in text and "run.duration_s" in text for text in warnings)
+
+
+def test_the_documentation_has_every_remark() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "results.md").read_text(encoding="utf-8")
+    table = page[page.index("\n| remark |") :]
+    named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert named[: len(REMARKS)] == [remark.name for remark in REMARKS]

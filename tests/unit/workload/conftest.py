@@ -10,7 +10,8 @@ import pytest
 
 from servetwin.request import Request
 from servetwin.streams import Streams
-from servetwin.workload.spec import WorkloadSpec, build_stream
+from servetwin.workload.build import build_stream
+from servetwin.workload.spec import WorkloadSpec
 from servetwin.workload.stream import RequestStream
 
 ROOT = Path(__file__).parents[3]

@@ -92,9 +92,18 @@ def test_asking_for_all_documents_ends(exponent: float, bench: dict[str, Any], s
 
 def test_more_documents_than_a_prompt_can_hold(bench: dict[str, Any], stream_of: Build) -> None:
     content = rag(bench, corpus=5_000, per_request={"distribution": "uniform", "min": 1_001, "max": 1_001})
-    with pytest.raises(ScenarioError, match="1,001 documents") as caught:
-        list(stream_of(content, requests=1))
-    assert caught.value.path == "workload.documents.per_request"
+    documents = content["documents"]
+    places = {
+        "workload.documents.per_request": content,
+        "workload.classes.1.documents.per_request": {
+            **bench,
+            "classes": [{"name": "a", "share": 1e-9}, {"name": "b", "documents": documents}],
+        },
+    }
+    for place, workload in places.items():
+        with pytest.raises(ScenarioError, match="1,001 documents") as caught:
+            list(stream_of(workload, requests=1))
+        assert caught.value.path == place
 
 
 @pytest.mark.parametrize(

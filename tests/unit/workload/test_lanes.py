@@ -139,6 +139,45 @@ def test_without_end_of_sequence_every_answer_is_full(bench: dict[str, Any], str
     assert lengths == set(range(10, 31))
 
 
+LONGEST = [
+    40,
+    {"distribution": "uniform", "min": 1, "max": 40},
+    {"distribution": "lognormal", "mean": 9, "std": 50, "max": 40},
+    {"distribution": "empirical", "values": [40, 7]},
+    {"distribution": "percentiles", "points": [[0, 1], [100, 40]]},
+]
+
+
+@pytest.mark.parametrize("outputs", LONGEST)
+def test_a_bound_that_no_answer_reaches_is_refused(outputs: Any, bench: dict[str, Any], stream_of: Build) -> None:
+    """The longest answer has 40 tokens: a bound of 40 changes nothing, one of 39 does."""
+    content = {**bench, "outputs": outputs}
+    with pytest.raises(ValueError, match="max_tokens has no effect: it is 40, and no answer is longer than 40 tokens"):
+        stream_of({**content, "max_tokens": 40}, requests=1)
+    assert max(r.output_tokens for r in stream_of({**content, "max_tokens": 39}, requests=200)) == 39
+
+
+def test_a_bound_counts_where_any_answer_reaches_it(bench: dict[str, Any], stream_of: Build) -> None:
+    """Of the classes without a bound of their own, and of branches."""
+    content, forks = {**bench, "outputs": 40}, {"probability": 1.0, "branches": 2, "prompts": 5, "steps": 1}
+    long = {"name": "long", "outputs": 60}
+    refused: list[dict[str, Any]] = [
+        {"max_tokens": 50, "classes": [{"name": "a"}, {**long, "max_tokens": 55}]},
+        {"classes": [{"name": "a", "max_tokens": 50}, long]},
+        {"max_tokens": 50, "sessions": {**SESSIONS, "forks": {**forks, "outputs": 50}}},
+    ]
+    for change in refused:
+        with pytest.raises(ValueError, match=r"max_tokens( of class 'a')? has no effect: it is 50"):
+            stream_of({**content, **change}, requests=1)
+    taken: list[dict[str, Any]] = [
+        {"max_tokens": 50, "classes": [{"name": "a"}, long]},
+        {"max_tokens": 50, "sessions": {**SESSIONS, "forks": {**forks, "outputs": 51}}},
+        {"max_tokens": 50, "outputs": {"distribution": "exponential", "mean": 9}},
+    ]
+    for change in taken:
+        assert max(r.output_tokens for r in play(stream_of({**content, **change}, requests=2_000))) == 50
+
+
 A = {"name": "a", "arrivals": {"rate_per_s": 1}}
 SESSIONS = {"turns": 2, "think_time_s": 1}
 RECURRING = {"groups": 2, "tokens": 5, "prompts_per_group": 2}

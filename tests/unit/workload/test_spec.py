@@ -139,7 +139,7 @@ def test_mistakes_in_a_trace_are_refused_by_name(trace: dict[str, Any], named: s
 
 
 def test_a_trace_takes_no_class_lengths() -> None:
-    with pytest.raises(ValidationError, match="lengths of class 'a'"):
+    with pytest.raises(ValidationError, match="outputs of class 'a'"):
         WorkloadSpec.model_validate({"trace": TRACE, "classes": [{"name": "a", "outputs": 5}]})
 
 

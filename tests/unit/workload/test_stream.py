@@ -94,7 +94,8 @@ PROGRAM = """
 import hashlib
 from pathlib import Path
 from servetwin.streams import Streams
-from servetwin.workload.spec import WorkloadSpec, build_stream
+from servetwin.workload.build import build_stream
+from servetwin.workload.spec import WorkloadSpec
 content = {
     "arrivals": {"process": "gamma", "rate_per_s": 3, "cv": 2},
     "prefixes": {"groups": 7, "tokens": {"distribution": "uniform", "min": 5, "max": 99}, "zipf_exponent": 1.0},

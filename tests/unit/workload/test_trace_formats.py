@@ -305,6 +305,22 @@ def test_json_lines_by_a_map(tmp_path: Path, stream_of: Build) -> None:
     assert "the row has no inn" in failure(path, columns={**columns, "prompt_tokens": "inn"}).message
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_the_last_turn_that_is_believed(kind: str, tmp_path: Path) -> None:
+    """The same for both: places 0 to 999,999."""
+    path, columns = tmp_path / "t", "arrival_s=at,prompt_tokens=in,output_tokens=out,turn=turn"
+
+    def write_turn(turn: int) -> None:
+        row = {"at": 0, "in": 1, "out": 1, "turn": turn}
+        csv = f"{','.join(row)}\n{','.join(map(str, row.values()))}\n"
+        path.write_text(csv if kind == "csv" else json.dumps(row))
+
+    write_turn(999_999)
+    assert read(path, columns=columns).turns.tolist() == [999_999]
+    write_turn(1_000_000)
+    assert failure(path, columns=columns).allowed == "a whole number from 0 to 999,999"
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [

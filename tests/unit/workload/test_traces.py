@@ -113,7 +113,7 @@ def test_a_row_beyond_the_longest_run(tmp_path: Path) -> None:
 def test_azure_columns_are_found_by_name(tmp_path: Path) -> None:
     header = "NumImages, GeneratedTokens,TIMESTAMP ,ContextTokens"
     path = write(
-        tmp_path / "t.csv", [header, "3,44,2023-11-16 18:15:46.68,374", "", "0, 45,2023-11-16 18:15:46.68 ,375"]
+        tmp_path / "t.csv", [header, '3,44,"2023-11-16 18:15:46.68",374', "", "0, 45,2023-11-16 18:15:46.68 ,375"]
     )
     trace = read(path)
     assert (trace.prompts.tolist(), trace.outputs.tolist()) == ([374, 375], [44, 45])
@@ -243,7 +243,7 @@ BAD_AZURE = [
     "2023-11-16 18:15:47.1234567890123,5,5",
     ",5,5",
     "\x00\x00",
-    '"2023-11-16 18:15:47",5,5',
+    '"2023-11-16 18:15:47,5,5',
 ]
 
 

@@ -2,14 +2,14 @@
 
 A file has the layout of ``cases.json``: ``{"meta": …, "cases": [{id, kind, model, hardware, engine, workload,
 measured, usable_for_scoring, …}]}``. ``kinds`` turns a case into scenarios, ``running`` runs them,
-``scoring`` compares, ``document`` and ``writing`` report.
+``scoring`` compares, ``document`` gathers what was found, ``writing`` makes files of it.
 """
 
 from servetwin.studies.validation.cases import Case, CaseFile, read_case_file
-from servetwin.studies.validation.document import document
+from servetwin.studies.validation.document import build_document
 from servetwin.studies.validation.kinds import trials_of
-from servetwin.studies.validation.one_run import Settings
-from servetwin.studies.validation.plan import Plan, plan
+from servetwin.studies.validation.one_run import RunOptions
+from servetwin.studies.validation.plan import Plan, make_plan
 from servetwin.studies.validation.running import run_plan
 from servetwin.studies.validation.trial import NotYet, Point, Trial
 
@@ -19,10 +19,10 @@ __all__ = [
     "NotYet",
     "Plan",
     "Point",
-    "Settings",
+    "RunOptions",
     "Trial",
-    "document",
-    "plan",
+    "build_document",
+    "make_plan",
     "read_case_file",
     "run_plan",
     "trials_of",

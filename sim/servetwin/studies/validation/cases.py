@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import ScenarioError, nearest_name
 
 KINDS = (
@@ -157,21 +157,13 @@ def read_case_file(file: Path) -> CaseFile:
     """Read a file of cases.
 
     Raises:
-        ScenarioError: it cannot be read, is no JSON, or lacks what every case needs.
+        ScenarioError: it cannot be read, is neither JSON nor YAML, or lacks what every case needs.
     """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise ScenarioError(f"the cases cannot be read: {reason}", file=str(file)) from None
-    except (ValueError, RecursionError) as error:
-        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
-        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise ScenarioError(f"the file is no JSON: {message}", file=str(file), path=place) from None
-    cases = content.get("cases") if isinstance(content, dict) else None
+    content = read_mapping(file, "case", ScenarioError)
+    cases = content.get("cases")
     if not isinstance(cases, list):
         raise ScenarioError(
-            "the file has no list of cases", file=str(file), path="cases", found=type(content).__name__,
+            "the file has no list of cases", file=str(file), path="cases", found=cases,
             allowed='{"cases": [{"id": …, "kind": …, "measured": …, …}]}',
         )  # fmt: skip
     if not cases:
@@ -196,12 +188,11 @@ def _checked(number: int, fields: Any, file: Path) -> Case:
     for name in _TEXTS:
         if not isinstance(fields[name], str) or not fields[name].strip():
             raise ScenarioError("a text is expected", file=str(file), path=f"{place}.{name}", found=fields[name])
-    for name, kind in (("measured", dict), ("peers", dict), ("workload", dict), ("engine_config", dict)):
+    for name in ("measured", "peers", "workload", "engine_config"):
         value = fields.get(name)
-        if value is not None and not isinstance(value, kind):
+        absent = value is None and name != "measured"
+        if not absent and not isinstance(value, dict):
             raise ScenarioError("a mapping is expected", file=str(file), path=f"{place}.{name}", found=value)
-    if not isinstance(fields["measured"], dict):
-        raise ScenarioError("a mapping is expected", file=str(file), path=f"{place}.measured", found=fields["measured"])
     if not isinstance(fields["usable_for_scoring"], bool):
         raise ScenarioError(
             "true or false is expected", file=str(file), path=f"{place}.usable_for_scoring",

@@ -25,7 +25,7 @@ _LARGEST_GRAPH = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunOptions:
     """What holds for every run.
 
     Attributes:
@@ -51,7 +51,7 @@ class Settings:
         return [*self.changes, *seed]
 
 
-def run_trial(trial: Trial, settings: Settings, catalog: Catalog) -> Outcome:
+def run_trial(trial: Trial, options: RunOptions, catalog: Catalog) -> Outcome:
     """Run one trial; what keeps it from running is its answer.
 
     Raises:
@@ -60,19 +60,19 @@ def run_trial(trial: Trial, settings: Settings, catalog: Catalog) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="servetwin-validate-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            scenario = resolved(trial, settings, catalog, Path(folder))
-            result = execute(scenario, strict=settings.strict, catalog=catalog)
+            scenario = resolved(trial, options, catalog, Path(folder))
+            result = execute(scenario, strict=options.strict, catalog=catalog)
         except InputError as error:
             return Outcome(missing={point.stage: error.message for point in trial.points})
     return measure(trial, result)
 
 
-def resolved(trial: Trial, settings: Settings, catalog: Catalog, folder: Path) -> Scenario:
+def resolved(trial: Trial, options: RunOptions, catalog: Catalog, folder: Path) -> Scenario:
     """The scenario of a trial, ready to run.
 
     Args:
         trial: the trial.
-        settings: what holds for every run.
+        options: what holds for every run.
         catalog: where models and GPUs are found.
         folder: where its recording is written.
 
@@ -83,14 +83,14 @@ def resolved(trial: Trial, settings: Settings, catalog: Catalog, folder: Path) -
     if trial.rows:
         raw["workload"]["trace"] = _write_rows(trial, folder)
     if trial.full_length_seats is None:
-        return validate_mapping(raw, catalog, overrides=settings.overrides)
-    options = raw["cluster"]["engine"]
-    options["max_num_seqs"] = 256
-    first = validate_mapping(raw, catalog, overrides=settings.overrides)
+        return validate_mapping(raw, catalog, overrides=options.overrides)
+    engine = raw["cluster"]["engine"]
+    engine["max_num_seqs"] = 256
+    first = validate_mapping(raw, catalog, overrides=options.overrides)
     seats = _seats(first, trial.full_length_seats, catalog)
-    options["max_num_seqs"] = min(seats, first.run.requests or seats)
-    options["max_cudagraph_capture_size"] = min(_LARGEST_GRAPH, options["max_num_seqs"])
-    return validate_mapping(raw, catalog, overrides=settings.overrides)
+    engine["max_num_seqs"] = min(seats, first.run.requests or seats)
+    engine["max_cudagraph_capture_size"] = min(_LARGEST_GRAPH, engine["max_num_seqs"])
+    return validate_mapping(raw, catalog, overrides=options.overrides)
 
 
 def _seats(scenario: Scenario, tokens: int, catalog: Catalog) -> int:

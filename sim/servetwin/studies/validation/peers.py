@@ -10,7 +10,7 @@ from typing import Any
 
 from servetwin.errors import TraceError
 from servetwin.studies.validation.cases import Case
-from servetwin.studies.validation.scoring import SUMMARY, Entry, summed
+from servetwin.studies.validation.scoring import SUMMARY, Entry, mape
 from servetwin.studies.validation.trial import metrics_of
 
 PUBLISHED = "accuracy_by_simulator.csv"
@@ -31,21 +31,21 @@ def peers(cases: Sequence[Case], entries: Sequence[Entry]) -> dict[str, dict[str
         cases: the cases.
         entries: what was measured and predicted.
     """
-    ours = {(entry.case, entry.stage, entry.metric): entry for entry in entries}
+    ours = {(entry.case_index, entry.stage, entry.metric): entry for entry in entries}
     pairs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for place, case in enumerate(cases):
+    for case_index, case in enumerate(cases):
         for simulator, stages in case.peers.items():
             for stage in (SUMMARY, _FIRST_300):
                 found = stages.get(stage) if isinstance(stages, Mapping) else None
                 for metric, value in _flat(found).items():
-                    entry = ours.get((place, stage, metric))
+                    entry = ours.get((case_index, stage, metric))
                     if entry is not None and entry.error_pct is not None:
                         error = 100.0 * (value / entry.measured - 1.0)
                         pairs[simulator, metric].append((error, entry.error_pct))
     answer: dict[str, dict[str, dict[str, float | int]]] = {}
     for (simulator, metric), errors in sorted(pairs.items()):
-        theirs = summed([(abs(peer), peer) for peer, _ in errors])
-        own = summed([(abs(mine), mine) for _, mine in errors])
+        theirs = mape([(abs(peer), peer) for peer, _ in errors])
+        own = mape([(abs(mine), mine) for _, mine in errors])
         answer.setdefault(simulator, {})[metric] = {
             **theirs,
             "servetwin_mape_mean": own["mape_mean"],

@@ -18,7 +18,7 @@ class Plan:
     Attributes:
         cases: the chosen cases.
         trials: the runs, each with the place of its case among ``cases``.
-        not_yet: why a case has no run, by the place of the case.
+        not_yet: why a case has no run, by the place of the case among ``cases``.
         excluded: places of the cases that may not be scored.
     """
 
@@ -28,7 +28,7 @@ class Plan:
     excluded: list[int] = field(default_factory=list)
 
 
-def plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
+def make_plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
     """The runs of these cases.
 
     Args:
@@ -39,12 +39,12 @@ def plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
         InputError: a case that may be scored, or a recording that it names, is malformed.
     """
     found = Plan(tuple(cases))
-    for place, case in enumerate(found.cases):
+    for case_index, case in enumerate(found.cases):
         if not case.usable:
-            found.excluded.append(place)
+            found.excluded.append(case_index)
             continue
         try:
-            found.trials += [(place, trial) for trial in trials_of(case, catalog)]
+            found.trials += [(case_index, trial) for trial in trials_of(case, catalog)]
         except NotYet as answer:
-            found.not_yet[place] = answer.reason
+            found.not_yet[case_index] = answer.reason
     return found

@@ -15,7 +15,7 @@ from types import FrameType
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted
 from servetwin.scenario.interruption import SIGNALS, Stopped
-from servetwin.studies.validation.one_run import Settings, resolved, run_trial
+from servetwin.studies.validation.one_run import RunOptions, resolved, run_trial
 from servetwin.studies.validation.plan import Plan
 from servetwin.studies.validation.trial import Outcome, Trial
 from servetwin.studies.validation.workers import run_in_processes
@@ -37,12 +37,12 @@ class Finished:
     signal_number: int | None = None
 
 
-def run_plan(todo: Plan, settings: Settings, progress: Progress | None = None) -> Finished:
+def run_plan(todo: Plan, options: RunOptions, progress: Progress | None = None) -> Finished:
     """Run every trial; Ctrl-C or SIGTERM keep what has ended.
 
     Args:
         todo: the plan.
-        settings: what holds for every run.
+        options: what holds for every run.
         progress: told after each run.
 
     Raises:
@@ -50,18 +50,16 @@ def run_plan(todo: Plan, settings: Settings, progress: Progress | None = None) -
     """
     finished = Finished()
     trials = [trial for _, trial in todo.trials]
-    catalog = Catalog(settings.catalog)
-    if settings.changes:
-        _check_changes(trials, settings, catalog)
+    catalog = Catalog(options.catalog)
+    if options.changes:
+        _check_changes(trials, options, catalog)
     ended = (
-        _here(trials, settings, catalog)
-        if settings.jobs == 1 or len(trials) < 2
-        else run_in_processes(trials, settings)
+        _here(trials, options, catalog) if options.jobs == 1 or len(trials) < 2 else run_in_processes(trials, options)
     )
     try:
         with _signals_raise():
-            for place, outcome in ended:
-                finished.outcomes[place] = outcome
+            for trial_index, outcome in ended:
+                finished.outcomes[trial_index] = outcome
                 if progress is not None:
                     progress(len(finished.outcomes), len(trials))
     except (KeyboardInterrupt, Interrupted) as error:
@@ -71,9 +69,9 @@ def run_plan(todo: Plan, settings: Settings, progress: Progress | None = None) -
     return finished
 
 
-def _check_changes(trials: list[Trial], settings: Settings, catalog: Catalog) -> None:
+def _check_changes(trials: list[Trial], options: RunOptions, catalog: Catalog) -> None:
     """Refuse overrides that the first scenario which is possible without them does not take."""
-    bare = Settings(settings.seed, (), settings.catalog)
+    bare = RunOptions(options.seed, (), options.catalog)
     for trial in trials:
         with tempfile.TemporaryDirectory(prefix="servetwin-validate-") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,13 +79,13 @@ def _check_changes(trials: list[Trial], settings: Settings, catalog: Catalog) ->
                 resolved(trial, bare, catalog, Path(folder))
             except InputError:
                 continue
-            resolved(trial, settings, catalog, Path(folder))
+            resolved(trial, options, catalog, Path(folder))
             return
 
 
-def _here(trials: list[Trial], settings: Settings, catalog: Catalog) -> Generator[tuple[int, Outcome]]:
-    for place, trial in enumerate(trials):
-        yield place, run_trial(trial, settings, catalog)
+def _here(trials: list[Trial], options: RunOptions, catalog: Catalog) -> Generator[tuple[int, Outcome]]:
+    for trial_index, trial in enumerate(trials):
+        yield trial_index, run_trial(trial, options, catalog)
 
 
 @contextmanager

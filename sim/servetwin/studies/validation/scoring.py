@@ -25,7 +25,7 @@ class Entry:
     """A metric of a stage of a case.
 
     Attributes:
-        case: the place of the case.
+        case_index: the place of the case among those chosen.
         stage: the stage.
         metric: the metric.
         measured: what was measured.
@@ -33,7 +33,7 @@ class Entry:
         scored: whether it counts.
     """
 
-    case: int
+    case_index: int
     stage: str
     metric: str
     measured: float
@@ -51,14 +51,14 @@ class CaseError:
     """The error of a case in a metric.
 
     Attributes:
-        case: the place of the case.
+        case_index: the place of the case among those chosen.
         metric: the metric.
         absolute: mean over its points of the absolute errors [%].
         signed: mean over its points of the signed errors [%].
         points: how many were predicted.
     """
 
-    case: int
+    case_index: int
     metric: str
     absolute: float
     signed: float
@@ -75,27 +75,27 @@ def case_errors(entries: Iterable[Entry]) -> list[CaseError]:
     groups: dict[tuple[int, str], list[Entry]] = defaultdict(list)
     for entry in entries:
         if entry.scored:
-            groups[entry.case, entry.metric].append(entry)
+            groups[entry.case_index, entry.metric].append(entry)
     found = []
-    for (case, metric), points in groups.items():
+    for (case_index, metric), points in groups.items():
         errors = [entry.error_pct for entry in points if entry.error_pct is not None]
         if errors and 2 * len(errors) >= len(points):
-            found.append(CaseError(case, metric, fmean(map(abs, errors)), fmean(errors), len(errors)))
+            found.append(CaseError(case_index, metric, fmean(map(abs, errors)), fmean(errors), len(errors)))
     return found
 
 
-def tables(errors: Iterable[CaseError]) -> dict[str, dict[str, float | int]]:
+def error_tables(errors: Iterable[CaseError]) -> dict[str, dict[str, float | int]]:
     """MAPE (mean and median over cases), mean signed error [%] and number of cases, by metric."""
     by_metric: dict[str, list[CaseError]] = defaultdict(list)
     for error in errors:
         by_metric[error.metric].append(error)
-    return {metric: summed([(e.absolute, e.signed) for e in found]) for metric, found in sorted(by_metric.items())}
+    return {metric: mape([(e.absolute, e.signed) for e in found]) for metric, found in sorted(by_metric.items())}
 
 
-def summed(errors: Sequence[tuple[float, float]]) -> dict[str, float | int]:
+def mape(errors: Sequence[tuple[float, float]]) -> dict[str, float | int]:
     """MAPE and signed mean of pairs of an absolute and a signed error.
 
-    >>> summed([(1.0, -1.0), (2.0, 2.0), (6.0, 6.0)])
+    >>> mape([(1.0, -1.0), (2.0, 2.0), (6.0, 6.0)])
     {'mape_mean': 3.0, 'mape_median': 2.0, 'signed_mean': 2.3333333333333335, 'n': 3}
     """
     absolute = [pair[0] for pair in errors]
@@ -109,15 +109,15 @@ def summed(errors: Sequence[tuple[float, float]]) -> dict[str, float | int]:
 
 def worst(cases: Sequence[Case], errors: Iterable[CaseError], most: int = 10) -> list[CaseError]:
     """The cases that are furthest off in the metric that matters for their kind."""
-    primary = [error for error in errors if PRIMARY.get(cases[error.case].kind) == error.metric]
-    return sorted(primary, key=lambda error: (-error.absolute, error.case))[:most]
+    primary = [error for error in errors if PRIMARY.get(cases[error.case_index].kind) == error.metric]
+    return sorted(primary, key=lambda error: (-error.absolute, error.case_index))[:most]
 
 
-def by(names: Mapping[int, str | None], errors: Iterable[CaseError]) -> dict[str, list[CaseError]]:
+def grouped(names: Mapping[int, str | None], errors: Iterable[CaseError]) -> dict[str, list[CaseError]]:
     """The errors of cases, by a name of the case; cases without one are left out."""
     found: dict[str, list[CaseError]] = {}
     for error in errors:
-        name = names.get(error.case)
+        name = names.get(error.case_index)
         if name is not None:
             found.setdefault(name, []).append(error)
     return found

@@ -12,21 +12,21 @@ from multiprocessing.process import BaseProcess
 from servetwin.catalog.find import Catalog
 from servetwin.errors import Interrupted, ScenarioError
 from servetwin.policies import load_plugins
-from servetwin.studies.validation.one_run import Settings, run_trial
+from servetwin.studies.validation.one_run import RunOptions, run_trial
 from servetwin.studies.validation.trial import Outcome, Trial
 
 Answer = Outcome | str
 """What came of a trial, or the traceback of a bug."""
 
 
-def run_in_processes(trials: Sequence[Trial], settings: Settings) -> Generator[tuple[int, Outcome]]:
-    """Run trials in ``settings.jobs`` processes, each answered by its place as it ends.
+def run_in_processes(trials: Sequence[Trial], options: RunOptions) -> Generator[tuple[int, Outcome]]:
+    """Run trials in ``options.jobs`` processes, each answered by its place as it ends.
 
     The processes are started afresh, so that nothing of this one leaks into them, and do not outlive the generator.
 
     Args:
         trials: the trials.
-        settings: what holds for every run.
+        options: what holds for every run.
 
     Raises:
         ScenarioError: a process ended before its run did.
@@ -36,21 +36,21 @@ def run_in_processes(trials: Sequence[Trial], settings: Settings) -> Generator[t
     workers: dict[Connection, BaseProcess] = {}
     busy: dict[Connection, int] = {}
     try:
-        places = iter(range(len(trials)))
-        for place in range(min(settings.jobs, len(trials))):
+        waiting = iter(range(len(trials)))
+        for number in range(min(options.jobs, len(trials))):
             here, there = context.Pipe()
             process: BaseProcess = context.Process(
-                target=_work, args=(there, settings), name=f"validate-{place}", daemon=True
+                target=_work, args=(there, options), name=f"validate-{number}", daemon=True
             )
             process.start()
             there.close()
             workers[here] = process
-            _next(here, places, trials, busy)
+            _next(here, waiting, trials, busy)
         while busy:
             for ready in wait(list(busy)):
                 assert isinstance(ready, Connection)
-                yield busy.pop(ready), _answer(ready, settings)
-                _next(ready, places, trials, busy)
+                yield busy.pop(ready), _answer(ready, options)
+                _next(ready, waiting, trials, busy)
     finally:
         for process in workers.values():
             process.kill()
@@ -59,21 +59,21 @@ def run_in_processes(trials: Sequence[Trial], settings: Settings) -> Generator[t
             connection.close()
 
 
-def _next(worker: Connection, places: Iterator[int], trials: Sequence[Trial], busy: dict[Connection, int]) -> None:
-    place = next(places, None)
-    if place is not None:
-        worker.send(trials[place])
-        busy[worker] = place
+def _next(worker: Connection, waiting: Iterator[int], trials: Sequence[Trial], busy: dict[Connection, int]) -> None:
+    trial_index = next(waiting, None)
+    if trial_index is not None:
+        worker.send(trials[trial_index])
+        busy[worker] = trial_index
 
 
-def _answer(worker: Connection, settings: Settings) -> Outcome:
+def _answer(worker: Connection, options: RunOptions) -> Outcome:
     try:
         answer: Answer = worker.recv()
     except EOFError:
         raise ScenarioError(
             "a process of the simulation ended before its run",
             path="--jobs",
-            found=settings.jobs,
+            found=options.jobs,
             hint="memory may have run out: use fewer jobs",
         ) from None
     if isinstance(answer, str):
@@ -81,21 +81,21 @@ def _answer(worker: Connection, settings: Settings) -> Outcome:
     return answer
 
 
-def _work(parent: Connection, settings: Settings) -> None:
+def _work(parent: Connection, options: RunOptions) -> None:
     """Answer one trial after the other until there are no more.
 
     A terminal sends Ctrl-C to every process: the parent hears it too, and ends this one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    load_plugins(list(settings.plugins))
-    catalog = Catalog(settings.catalog)
+    load_plugins(list(options.plugins))
+    catalog = Catalog(options.catalog)
     while True:
         try:
             trial: Trial = parent.recv()
         except EOFError:
             return
         try:
-            answer: Answer = run_trial(trial, settings, catalog)
+            answer: Answer = run_trial(trial, options, catalog)
         except (Interrupted, KeyboardInterrupt):
             return
         except Exception:

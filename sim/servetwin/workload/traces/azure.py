@@ -8,44 +8,33 @@ such as the ``NumImages`` of 2025, are ignored. Prompts share nothing.
 
 from __future__ import annotations
 
-from servetwin.workload.traces.format import COUNT_ALLOWED, Row, RowError, RowParser, as_count
+from collections.abc import Callable, Sequence
+
+from servetwin.workload.traces.csv_rows import Cells, CsvFormat
+from servetwin.workload.traces.format import COUNT_ALLOWED, Row, RowError, as_count
 from servetwin.workload.traces.iso_time import IsoClock
 
-COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
-
-class AzureFormat:
+class AzureFormat(CsvFormat):
     """Azure LLM inference traces."""
 
     name = "azure"
     description = "Azure LLM inference trace (CSV: arrival time, prompt tokens, output tokens)"
-    layout = "CSV with the header TIMESTAMP,ContextTokens,GeneratedTokens"
-    columns = COLUMNS
-    block_tokens = 0
+    columns = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
-    def recognises(self, line: str) -> bool:
-        """Whether the line is a header with the three columns."""
-        return set(COLUMNS) <= {cell.strip() for cell in line.split(",")}
-
-    def parser(self, line: str) -> tuple[RowParser, bool]:
-        """The row parser for this header; the first line is no row."""
-        header = [cell.strip() for cell in line.split(",")]
-        if not self.recognises(line):
-            raise RowError("the first line is not the header of an Azure trace", line, ",".join(COLUMNS))
-        time_at, prompt_at, output_at = (header.index(name) for name in COLUMNS)
-        width, clock = len(header), IsoClock(COLUMNS[0])
+    def row(self, header: Sequence[str]) -> Callable[[Cells], Row]:
+        """The row parser."""
+        time_at, prompt_at, output_at = (header.index(column) for column in self.columns)
+        clock = IsoClock(self.columns[0])
 
         # Written out, without the helpers of ``csv_rows``: these are the traces with millions of rows.
-        def parse(line: str) -> Row:
-            cells = line.split(",")
-            if len(cells) != width:
-                raise RowError(f"the row has {len(cells)} cells", line, f"{width} cells, as in the header")
-            time = clock(cells[time_at].strip())
-            prompt, output = as_count(cells[prompt_at].strip()), as_count(cells[output_at].strip())
+        def row(cells: Cells) -> Row:
+            prompt, output = as_count(cells[prompt_at]), as_count(cells[output_at])
+            time = clock(cells[time_at])
             if prompt is None:
                 raise RowError("ContextTokens is no number of tokens", cells[prompt_at], COUNT_ALLOWED)
             if output is None:
                 raise RowError("GeneratedTokens is no number of tokens", cells[output_at], COUNT_ALLOWED)
             return Row(time, prompt, output)
 
-        return parse, True
+        return row

@@ -14,24 +14,20 @@ of the one before.
 from __future__ import annotations
 
 from servetwin.units import PS_PER_S
-from servetwin.workload.traces.format import MAX_ID, NO_SESSION, Row, RowError, RowParser
+from servetwin.workload.traces.format import MAX_ID, MAX_TURN, NO_SESSION, Row
 from servetwin.workload.traces.json_rows import (
+    JsonLinesFormat,
+    Object,
     block_ids,
     count,
     integer,
     looks_like_object,
-    parse_object,
-    require,
     text,
     time_ps,
 )
 
-KEYS = ("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length", "hash_ids")
-BLOCK_TOKENS = 16
-MAX_TURN = 1_000_000
 
-
-class BailianFormat:
+class BailianFormat(JsonLinesFormat):
     """Qwen-Bailian usage traces."""
 
     name = "bailian"
@@ -40,30 +36,23 @@ class BailianFormat:
         'JSON lines such as {"chat_id": 7, "parent_chat_id": -1, "timestamp": 0.5, "input_length": 20, '
         '"output_length": 9, "type": "text", "turn": 1, "hash_ids": [0, 1]}'
     )
-    block_tokens = BLOCK_TOKENS
+    block_tokens = 16
+    keys = ("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length", "hash_ids")
 
     def recognises(self, line: str) -> bool:
-        """Whether the line is a JSON object with the keys of a chat, however broken their values."""
+        """Whether the line is a JSON object with the keys of a chat."""
         return looks_like_object(line, "timestamp", "input_length", "parent_chat_id")
 
-    def parser(self, line: str) -> tuple[RowParser, bool]:
-        """The row parser; there is no header."""
-        if not line.lstrip().startswith("{"):
-            raise RowError("the first line is no JSON object", line, self.layout)
-        return _parse, False
-
-
-def _parse(line: str) -> Row:
-    row = parse_object(line, BailianFormat.layout)
-    require(row, KEYS, line, BailianFormat.layout)
-    prompt, output = count(row, "input_length"), count(row, "output_length")
-    return Row(
-        time_ps(row, "timestamp", unit_ps=PS_PER_S),
-        prompt,
-        output,
-        block_ids(row, "hash_ids", prompt, BLOCK_TOKENS),
-        text(row, "type"),
-        integer(row, "chat_id", 0, MAX_ID, NO_SESSION),
-        integer(row, "parent_chat_id", NO_SESSION, MAX_ID, NO_SESSION),
-        max(integer(row, "turn", 0, MAX_TURN, 1) - 1, 0),
-    )
+    def row(self, row: Object) -> Row:
+        """A request."""
+        prompt, output = count(row, "input_length"), count(row, "output_length")
+        return Row(
+            time_ps(row, "timestamp", unit_ps=PS_PER_S),
+            prompt,
+            output,
+            block_ids(row, "hash_ids", prompt, self.block_tokens),
+            text(row, "type"),
+            integer(row, "chat_id", 0, MAX_ID, NO_SESSION),
+            integer(row, "parent_chat_id", NO_SESSION, MAX_ID, NO_SESSION),
+            max(integer(row, "turn", 0, MAX_TURN, 1) - 1, 0),
+        )

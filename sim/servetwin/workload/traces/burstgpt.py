@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from servetwin.workload.traces.csv_rows import Cells, CsvFormat, seconds, tokens
+from servetwin.workload.traces.csv_rows import Cells, CsvFormat, time_ps, tokens
 from servetwin.workload.traces.format import MAX_ID, NO_SESSION, FailedRow, Row, RowError
 
 SESSION = "Session ID"
@@ -31,7 +31,7 @@ class BurstGptFormat(CsvFormat):
         session_at = header.index(SESSION) if SESSION in header else -1
 
         def row(cells: Cells) -> Row:
-            at, prompt = seconds(cells[time], "Timestamp"), tokens(cells[request], "Request tokens")
+            at, prompt = time_ps(cells[time], "Timestamp"), tokens(cells[request], "Request tokens")
             if cells[response] in ("0", "0.0"):
                 raise FailedRow("the request failed: it has 0 response tokens", cells[response], "1 or more")
             output = tokens(cells[response], "Response tokens")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -11,14 +12,15 @@ from servetwin.errors import nearest_name
 from servetwin.units import PS_PER_MS, PS_PER_S
 from servetwin.workload.base import Count, Part
 from servetwin.workload.traces import json_rows
-from servetwin.workload.traces.csv_rows import Cells, seconds, split_cells, tokens
-from servetwin.workload.traces.format import NO_SESSION, Row, RowError, RowParser, as_time_ps
+from servetwin.workload.traces.csv_rows import Cells, split_cells, time_ps, tokens
+from servetwin.workload.traces.format import MAX_TURN, NO_SESSION, Row, RowError, RowParser
 from servetwin.workload.traces.iso_time import IsoClock
 
 COLUMNS = "columns"
 """The name of this format."""
 
 _DELIMITERS = (",", ";", "\t", "|")
+_ARRIVAL_UNITS = {"arrival_s": PS_PER_S, "arrival_ms": PS_PER_MS}
 
 Name = Annotated[str, Field(strict=True, min_length=1)]
 Position = Annotated[int, Field(strict=True, ge=0, le=10_000)]
@@ -169,7 +171,6 @@ class ColumnsFormat:
         field = self._map.arrival[0]
         arrival = given[field]
         clock = IsoClock(arrival)
-        unit_ps = PS_PER_S if field == "arrival_s" else PS_PER_MS
         sessions = _Numbers()
         kind, session, turn, blocks = (given.get(n, "") for n in ("class_name", "session_id", "turn", "block_ids"))
         required = (arrival, given["prompt_tokens"], given["output_tokens"], *([blocks] if blocks else []))
@@ -180,13 +181,13 @@ class ColumnsFormat:
             prompt = json_rows.count(row, given["prompt_tokens"])
             return Row(
                 clock(json_rows.text(row, arrival)) if field == "arrival_time"
-                else json_rows.time_ps(row, arrival, unit_ps=unit_ps),
+                else json_rows.time_ps(row, arrival, unit_ps=_ARRIVAL_UNITS[field]),
                 prompt,
                 json_rows.count(row, given["output_tokens"]),
                 json_rows.block_ids(row, blocks, prompt, self.block_tokens) if blocks else (),
                 json_rows.text(row, kind) if kind else "",
                 sessions.of(_label(row, session)) if session else NO_SESSION,
-                turn=json_rows.integer(row, turn, 0, 1_000_000, 0) if turn else 0,
+                turn=json_rows.integer(row, turn, 0, MAX_TURN - 1, 0) if turn else 0,
             )  # fmt: skip
 
         return parse
@@ -206,21 +207,12 @@ class _Numbers:
 def _clock(field: str, column: str) -> Callable[[str], int]:
     if field == "arrival_time":
         return IsoClock(column)
-    if field == "arrival_s":
-        return lambda cell: seconds(cell, column)
-    return lambda cell: _milliseconds(cell, column)
-
-
-def _milliseconds(cell: str, column: str) -> int:
-    value = as_time_ps(cell, PS_PER_MS)
-    if value is None:
-        raise RowError(f"{column} is no time", cell, "milliseconds, 0 or more")
-    return value
+    return partial(time_ps, column=column, unit_ps=_ARRIVAL_UNITS[field])
 
 
 def _turn(cell: str) -> int:
-    if not (cell.isascii() and cell.isdigit() and len(cell) < 7):
-        raise RowError("the turn is no whole number", cell, "a whole number from 0 to 999,999")
+    if not (cell.isascii() and cell.isdigit() and len(cell) < 20 and int(cell) < MAX_TURN):
+        raise RowError("the turn is no whole number", cell, f"a whole number from 0 to {MAX_TURN - 1:,}")
     return int(cell)
 
 

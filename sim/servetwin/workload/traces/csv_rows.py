@@ -6,9 +6,10 @@ import csv
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from servetwin.units import PS_PER_S
 from servetwin.workload.traces.format import (
     COUNT_ALLOWED,
-    SECONDS_ALLOWED,
+    TIME_UNITS,
     Row,
     RowError,
     RowParser,
@@ -87,13 +88,13 @@ def tokens(cell: str, column: str) -> int:
     return value
 
 
-def seconds(cell: str, column: str) -> int:
-    """The time in a cell of seconds [ps].
+def time_ps(cell: str, column: str, *, unit_ps: int = PS_PER_S) -> int:
+    """The time in a cell [ps], given in units of ``unit_ps``, which is that of seconds or milliseconds [ps].
 
     Raises:
         RowError: it is none.
     """
-    value = as_time_ps(cell)
+    value = as_time_ps(cell, unit_ps)
     if value is None:
-        raise RowError(f"{column} is no time", cell, SECONDS_ALLOWED)
+        raise RowError(f"{column} is no time", cell, f"{TIME_UNITS[unit_ps]}, 0 or more")
     return value

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from servetwin.streams import Streams
-from servetwin.units import PS_PER_S
+from servetwin.units import PS_PER_MS, PS_PER_S
 from servetwin.workload.base import MAX_TOKENS
 
 MAX_TIME_S = 1e12
@@ -24,6 +24,9 @@ MAX_ID = (1 << 63) - 1
 
 MAX_BLOCK_ID = (1 << 64) - 1
 """Ids of blocks are kept as unsigned 64-bit integers, as hashes are."""
+
+MAX_TURN = 1_000_000
+"""Most turns of a conversation that are believed; places count from 0, so the last one is at ``MAX_TURN`` − 1."""
 
 NO_SESSION = -1
 
@@ -180,3 +183,5 @@ _DECIMAL = re.compile(r"(\d{1,16})(?:\.(\d{1,12})?)?", re.ASCII)
 
 COUNT_ALLOWED = f"a whole number from 1 to {MAX_TOKENS:,} (a request without tokens cannot be served)"
 SECONDS_ALLOWED = "seconds, 0 or more"
+TIME_UNITS = {PS_PER_S: "seconds", PS_PER_MS: "milliseconds"}
+"""The units of time stamps, by their length [ps]."""

@@ -1,16 +1,62 @@
-"""What trace files of JSON lines have in common: objects, and values of the right kind in them."""
+"""Trace files that are JSON lines: an object a line, and values of the right kind in it."""
 
 from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
-from servetwin.units import PS_PER_MS, PS_PER_S
+from servetwin.units import PS_PER_S
 from servetwin.workload.base import MAX_TOKENS
-from servetwin.workload.traces.format import COUNT_ALLOWED, MAX_BLOCK_ID, MAX_TIME_S, RowError
+from servetwin.workload.traces.format import (
+    COUNT_ALLOWED,
+    MAX_BLOCK_ID,
+    MAX_TIME_S,
+    TIME_UNITS,
+    Row,
+    RowError,
+    RowParser,
+)
 
 Object = dict[str, Any]
+
+
+class JsonLinesFormat(ABC):
+    """Base of the formats that are JSON lines.
+
+    Attributes:
+        keys: the keys that every row has; others may be missing.
+    """
+
+    name: str
+    description: str
+    layout: str
+    block_tokens: int
+    keys: tuple[str, ...]
+
+    @abstractmethod
+    def recognises(self, line: str) -> bool:
+        """Whether a file whose first line this is looks like this format, however broken its values."""
+
+    def parser(self, line: str) -> tuple[RowParser, bool]:
+        """The row parser; there is no header."""
+        if not line.lstrip().startswith("{"):
+            raise RowError("the first line is no JSON object", line, self.layout)
+        return self._parse, False
+
+    def _parse(self, line: str) -> Row:
+        row = parse_object(line, self.layout)
+        require(row, self.keys, line, self.layout)
+        return self.row(row)
+
+    @abstractmethod
+    def row(self, row: Object) -> Row:
+        """What an object says that has the keys.
+
+        Raises:
+            RowError: a value is wrong.
+        """
 
 
 def looks_like_object(line: str, *keys: str) -> bool:
@@ -73,7 +119,7 @@ def time_ps(row: Object, key: str, *, unit_ps: int) -> int:
         return value * unit_ps
     if type(value) is float and math.isfinite(value) and 0 <= value <= most:
         return round(value * unit_ps)
-    raise RowError(f"{key} is no time", value, f"{_UNITS[unit_ps]} since the start, 0 or more")
+    raise RowError(f"{key} is no time", value, f"{TIME_UNITS[unit_ps]} since the start, 0 or more")
 
 
 def block_ids(row: Object, key: str, prompt_tokens: int, block_tokens: int) -> tuple[int, ...]:
@@ -127,4 +173,3 @@ def _refuse(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-_UNITS = {PS_PER_MS: "milliseconds", PS_PER_S: "seconds"}

@@ -49,29 +49,42 @@ def open_trace(spec: TraceSpec, base: Path, streams: Streams) -> Opened:
         TraceError: the file cannot be read, has no known format, or not the one that was asked for.
     """
     path = resolve(spec.path, base)
-    chosen = None if spec.columns is not None or spec.format == AUTO else find(spec.format)
-    if spec.columns is None and spec.format == AUTO:
-        chosen = detect_file(path, _head(path, spec.path), spec.path)
-    if isinstance(chosen, FileFormat):
-        if not chosen.recognises_file(path, _head(path, spec.path)):
-            raise TraceError(f"this is no trace of the format {chosen.name}", file=spec.path, allowed=chosen.layout)
-        return Opened(chosen.block_tokens, 0, iter(chosen.rows(path, spec.path, streams)))
-    if chosen is None and spec.columns is None and _is_folder(path):
+    binary = _binary_format(spec, path)
+    if binary is not None:
+        return Opened(binary.block_tokens, 0, iter(binary.rows(path, spec.path, streams)))
+    return _open_text(spec, path)
+
+
+def _binary_format(spec: TraceSpec, path: Path) -> FileFormat | None:
+    """The format of a file or folder that is no text; None if it is to be read as text.
+
+    Raises:
+        TraceError: it is not of the format that was asked for, or a folder of none.
+    """
+    if spec.columns is not None:
+        return None
+    if spec.format != AUTO:
+        named = find(spec.format)
+        if not isinstance(named, FileFormat):
+            return None
+        if not named.recognises_file(path, _head(path, spec.path)):
+            raise TraceError(f"this is no trace of the format {named.name}", file=spec.path, allowed=named.layout)
+        return named
+    found = detect_file(path, _head(path, spec.path), spec.path)
+    if found is None and _is_folder(path):
         kinds = [entry for entry in formats() if isinstance(entry, FileFormat)]
         raise TraceError(
             "this is a directory, and holds no trace", file=spec.path, hint=f"looked for {looked_for(kinds)}"
         )
-    return _open_text(path, spec, chosen)
+    return found
 
 
-def _open_text(path: Path, spec: TraceSpec, chosen: TraceFormat | None) -> Opened:
+def _open_text(spec: TraceSpec, path: Path) -> Opened:
     blocks = line_blocks(path, spec.path, lenient=spec.skip_bad_rows)
     number, lines, first = _first_line(blocks, spec.path)
     try:
         check_text(first)
-        if spec.columns is not None:
-            chosen = ColumnsFormat(spec.columns)
-        trace_format = chosen or detect(first, spec.path)
+        trace_format = _text_format(spec, first)
         parse, header = trace_format.parser(first)
     except RowError as error:
         raise TraceError(
@@ -80,6 +93,17 @@ def _open_text(path: Path, spec: TraceSpec, chosen: TraceFormat | None) -> Opene
     skip = 1 if header else 0
     numbered = _lines(number + skip, lines[skip:], blocks)
     return Opened(trace_format.block_tokens, None, _parsed(numbered, parse, check=spec.skip_bad_rows))
+
+
+def _text_format(spec: TraceSpec, first: str) -> TraceFormat:
+    """The format of a text file whose first line is ``first``."""
+    if spec.columns is not None:
+        return ColumnsFormat(spec.columns)
+    if spec.format == AUTO:
+        return detect(first, spec.path)
+    named = find(spec.format)
+    assert not isinstance(named, FileFormat), "those are opened before"
+    return named
 
 
 def _head(path: Path, shown: str) -> bytes:

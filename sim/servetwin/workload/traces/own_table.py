@@ -39,6 +39,20 @@ OPTIONAL = {"session_id": "int64", "class": "string"}
 _BLOCK = 1 << 16
 
 
+class _NoNumbers(Exception):
+    """A column that should hold numbers holds something else.
+
+    Args:
+        name: the column.
+        kind: its type.
+    """
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(name, kind)
+        self.name = name
+        self.kind = kind
+
+
 class OwnTable(FileFormat):
     """``requests.parquet`` of a run of servetwin."""
 
@@ -75,7 +89,7 @@ class _Table:
         """Append the rows of a batch.
 
         Raises:
-            TypeError: a column has no numbers; with its name and type.
+            _NoNumbers: a column has none.
         """
         has = batch.schema.names
         self.times_s.frombytes(_numbers(batch, "arrival_s").astype(np.float64).tobytes())
@@ -87,7 +101,7 @@ class _Table:
         if "session_id" in has:
             sessions = _numbers(batch, "session_id")
             if sessions.dtype.kind != "i":
-                raise TypeError("session_id", str(batch.schema.field("session_id").type))
+                raise _NoNumbers("session_id", str(batch.schema.field("session_id").type))
         self.sessions.frombytes(np.maximum(sessions, NO_SESSION).astype(np.int64).tobytes())
         codes = _class_codes(batch.column("class"), self.names) if "class" in has else np.zeros(len(batch), np.int32)
         self.classes.frombytes(codes.tobytes())
@@ -129,12 +143,9 @@ def _read(path: Path, shown: str) -> _Table:
             for batch in file.iter_batches(_BLOCK, columns=wanted, use_threads=False):
                 batch.validate(full=True)
                 table.add(batch)
-    except TypeError as error:
-        if len(error.args) != 2:
-            raise
-        name, kind = error.args
+    except _NoNumbers as error:
         raise TraceError(
-            f"the column {name} has no numbers", file=shown, path=name, found=kind, allowed="numbers"
+            f"the column {error.name} has no numbers", file=shown, path=error.name, found=error.kind, allowed="numbers"
         ) from None
     except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError) as error:
         reason = (str(error).splitlines() or ["it ends too soon"])[0]
@@ -156,13 +167,13 @@ def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[Any]]
     """A column of numbers; null counts as −1.
 
     Raises:
-        TypeError: there are no numbers; with the name and what there is.
+        _NoNumbers: there are none.
     """
     import pyarrow.types as types
 
     column = batch.column(name)
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
-        raise TypeError(name, str(column.type))
+        raise _NoNumbers(name, str(column.type))
     return _filled(column)
 
 

@@ -10,7 +10,7 @@ from servetwin.errors import TraceError, nearest_name
 from servetwin.workload.traces.azure import AzureFormat
 from servetwin.workload.traces.bailian import BailianFormat
 from servetwin.workload.traces.burstgpt import BurstGptFormat
-from servetwin.workload.traces.columns import COLUMNS, ColumnsFormat
+from servetwin.workload.traces.columns import COLUMNS
 from servetwin.workload.traces.format import FileFormat, TraceFormat
 from servetwin.workload.traces.mooncake import MooncakeFormat
 from servetwin.workload.traces.own_table import OwnTable
@@ -149,5 +149,3 @@ _BUNDLED: tuple[AnyFormat, ...] = (
 )
 for _entry in _BUNDLED:
     register(_entry)
-
-__all__ = ["AUTO", "COLUMNS", "ColumnsFormat", "check_name", "detect", "detect_file", "find", "formats", "register"]

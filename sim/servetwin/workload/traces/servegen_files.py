@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class Window:
         place: where it stands, for messages.
         start_s: its start [s].
         rate_per_s: recorded requests per second.
-        cv: recorded coefficient of variation of the gaps; 0 = unknown, gaps of the family as it is.
+        cv: recorded coefficient of variation of the gaps; 0 = unknown, taken as 1, that of exponential gaps.
         family: one of ``FAMILIES``.
         error: what is wrong with its line.
         width_s: its length [s], to the start of the next one.
@@ -68,7 +68,7 @@ class Lengths:
     cumulative: Floats
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     """A client of ServeGen.
 
@@ -81,10 +81,10 @@ class Client:
     """
 
     name: str
-    windows: list[Window] = field(default_factory=list)
-    starts_s: list[float] = field(default_factory=list)
-    data: list[tuple[Lengths, Lengths]] = field(default_factory=list)
-    no_data: RowError = field(default_factory=lambda: RowError("the client has no lengths", "", ""))
+    windows: list[Window]
+    starts_s: list[float]
+    data: list[tuple[Lengths, Lengths]]
+    no_data: RowError
 
     def data_at(self, time_s: float) -> int:
         """Whose lengths hold at a time: the last window before it that has some, else the first; one must have some."""
@@ -102,9 +102,16 @@ def read_client(trace: Path, shown: str) -> Client:
         TraceError: a file cannot be read, or its content is no client's. Single bad lines are in the windows.
     """
     name = trace.name[: trace.name.index("-trace.csv")]
-    client = Client(name, windows=_windows(trace, shown))
-    _read_lengths(client, trace, shown)
-    return client
+    windows = _windows(trace, shown)
+    file = _dataset(trace, name)
+    lengths = _read_lengths(file, f"{shown}/{file.name}")
+    return Client(
+        name,
+        windows,
+        starts_s=[start for start, _, _ in lengths],
+        data=[(prompts, outputs) for _, prompts, outputs in lengths],
+        no_data=RowError("the client has no lengths", file.name, "a window with input_tokens and output_tokens"),
+    )
 
 
 def _windows(trace: Path, shown: str) -> list[Window]:
@@ -178,10 +185,8 @@ def _number(text: str, what: str, most: float) -> float:
     return value
 
 
-def _read_lengths(client: Client, trace: Path, shown: str) -> None:
-    file = _dataset(trace, client.name)
-    place = f"{shown}/{file.name}"
-    client.no_data = RowError("the client has no lengths", file.name, "a window with input_tokens and output_tokens")
+def _read_lengths(file: Path, place: str) -> list[tuple[float, Lengths, Lengths]]:
+    """The windows that have lengths, in order: start [s], prompts, outputs."""
     try:
         content = json.loads(read_bytes(file, place))
     except (ValueError, RecursionError) as error:
@@ -194,9 +199,7 @@ def _read_lengths(client: Client, trace: Path, shown: str) -> None:
         prompts, outputs = (_lengths(fields, name, key, place) for name in ("input_tokens", "output_tokens"))
         if prompts is not None and outputs is not None:
             windows.append((start_s, prompts, outputs))
-    windows.sort(key=lambda window: window[0])
-    client.starts_s = [start for start, _, _ in windows]
-    client.data = [(prompts, outputs) for _, prompts, outputs in windows]
+    return sorted(windows, key=lambda window: window[0])
 
 
 def _dataset(trace: Path, client: str) -> Path:

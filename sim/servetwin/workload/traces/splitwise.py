@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from servetwin.workload.traces.csv_rows import Cells, CsvFormat, seconds, tokens
+from servetwin.workload.traces.csv_rows import Cells, CsvFormat, time_ps, tokens
 from servetwin.workload.traces.format import Row, RowError, as_whole
 
 
@@ -31,7 +31,7 @@ class SplitwiseFormat(CsvFormat):
             if as_whole(cells[batch]) != 1:
                 raise RowError("batch_size is not 1", cells[batch], "1: a row stands for one request")
             return Row(
-                seconds(cells[arrival], "arrival_timestamp"),
+                time_ps(cells[arrival], "arrival_timestamp"),
                 tokens(cells[prompt], "prompt_size"),
                 tokens(cells[token], "token_size"),
             )

@@ -49,7 +49,7 @@ class TraceCounts:
 
 
 class Trace(Rows):
-    """A trace as it will be replayed: 16 bytes a row, and what ``Rows`` says.
+    """A trace as it will be replayed: 8 bytes a row for its time, and what ``Rows`` says.
 
     Args:
         block_tokens: tokens of a block; 0 = the trace knows no blocks.

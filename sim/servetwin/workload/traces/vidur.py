@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from servetwin.workload.traces.csv_rows import Cells, CsvFormat, seconds, tokens
+from servetwin.workload.traces.csv_rows import Cells, CsvFormat, time_ps, tokens
 from servetwin.workload.traces.format import Row
 
 
@@ -24,7 +24,7 @@ class VidurFormat(CsvFormat):
         """The row parser."""
         arrived, prefill, decode = (header.index(column) for column in self.columns)
         return lambda cells: Row(
-            seconds(cells[arrived], "arrived_at"),
+            time_ps(cells[arrived], "arrived_at"),
             tokens(cells[prefill], "num_prefill_tokens"),
             tokens(cells[decode], "num_decode_tokens"),
         )

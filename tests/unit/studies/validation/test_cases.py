@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.studies.validation.small_cases import case, everything, inference_perf, sweep, write
+from tests.unit.studies.validation.small_cases import case, everything, inference_perf, sweep, write, write_gz
 
 from servetwin.catalog import Catalog
 from servetwin.errors import ScenarioError, TraceError
-from servetwin.studies.validation import plan, read_case_file
+from servetwin.studies.validation import make_plan, read_case_file
 
 CATALOG = Catalog()
 
@@ -30,15 +30,16 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     message = refusal(tmp_path / "absent.json")
-    assert "cannot be read: No such file" in message
+    assert "no such case file" in message
     assert "absent.json" in message
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"cases": [', ("no JSON", "line 1")),
-        ("[]", ("no list of cases", "list")),
+        ('{"cases": [', ("not JSON", "line 1")),
+        ("[]", ("a case file is a mapping",)),
+        ('{"cases": 3}', ("no list of cases", "found:   3")),
         ('{"cases": []}', ("has no case",)),
         ('{"cases": [3]}', ("a case is a mapping", "cases.0")),
     ],
@@ -62,6 +63,7 @@ def test_fields_that_every_case_needs(tmp_path: Path, field: str) -> None:
     ("fields", "path"),
     [
         ({"measured": [1]}, "cases.0.measured"),
+        ({"measured": None}, "cases.0.measured"),
         ({"usable_for_scoring": "yes"}, "cases.0.usable_for_scoring"),
         ({"model": 7}, "cases.0.model"),
         ({"workload": "heavy"}, "cases.0.workload"),
@@ -107,19 +109,46 @@ def test_choosing(tmp_path: Path) -> None:
 )
 def test_a_malformed_case_is_refused_with_its_place(tmp_path: Path, broken: dict[str, Any], path: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        plan(read_case_file(write(tmp_path, [broken])).cases, CATALOG)
+        make_plan(read_case_file(write(tmp_path, [broken])).cases, CATALOG)
     assert path in str(caught.value)
     assert "cases.json" in str(caught.value)
 
 
 def test_a_case_that_is_excluded_may_be_malformed(tmp_path: Path) -> None:
     broken = inference_perf(workload={}, usable_for_scoring=False)
-    assert plan(read_case_file(write(tmp_path, [broken])).cases, CATALOG).excluded == [0]
+    assert make_plan(read_case_file(write(tmp_path, [broken])).cases, CATALOG).excluded == [0]
 
 
 def test_a_recording_without_a_column_is_refused(tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("arrival_s,prompt_tokens\n0,5\n")
     work = {**inference_perf()["workload"], "per_request_trace": "short.csv"}
     with pytest.raises(TraceError) as caught:
-        plan(read_case_file(write(tmp_path, [inference_perf(workload=work)])).cases, CATALOG)
+        make_plan(read_case_file(write(tmp_path, [inference_perf(workload=work)])).cases, CATALOG)
     assert caught.value.found == "prompt_id_guess"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("1,many,3,9", ("a number is expected", "line 3, column prompt_tokens", "many")),
+        ("1,5.5,3,9", ("a whole number is expected", "line 3, column prompt_tokens", "5.5")),
+        ("nan,5,3,9", ("a finite number is expected", "line 3, column arrival_s")),
+        ("1,5,3", ("a number is expected", "line 3, column e2e_ms")),
+    ],
+)
+def test_a_row_of_a_recording_is_refused_with_its_place(tmp_path: Path, row: str, words: tuple[str, ...]) -> None:
+    (tmp_path / "bad.csv").write_text(f"arrival_s,prompt_tokens,prompt_id_guess,e2e_ms\n0,5,3,9\n{row}\n")
+    work = {**inference_perf()["workload"], "per_request_trace": "bad.csv"}
+    with pytest.raises(TraceError) as caught:
+        make_plan(read_case_file(write(tmp_path, [inference_perf(workload=work)])).cases, CATALOG)
+    for word in ("bad.csv", *words):
+        assert word in str(caught.value)
+
+
+def test_a_recording_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    write_gz(tmp_path, "cut.csv.gz", "arrival_s,prompt_tokens,prompt_id_guess,e2e_ms\n0,5,3,9\n")
+    file = tmp_path / "cut.csv.gz"
+    file.write_bytes(file.read_bytes()[:-9])
+    work = {**inference_perf()["workload"], "per_request_trace": "cut.csv.gz"}
+    with pytest.raises(TraceError, match="cut off"):
+        make_plan(read_case_file(write(tmp_path, [inference_perf(workload=work)])).cases, CATALOG)

@@ -9,8 +9,7 @@ import pytest
 from tests.unit.studies.validation.small_cases import case, inference_perf, sweep, table, write, write_gz
 
 from servetwin.catalog import Catalog
-from servetwin.studies.validation import Case, NotYet, Settings, Trial, read_case_file, trials_of
-from servetwin.studies.validation.kinds.inference_perf import inference_perf_trials
+from servetwin.studies.validation import Case, NotYet, RunOptions, Trial, read_case_file, trials_of
 from servetwin.studies.validation.one_run import resolved
 from servetwin.studies.validation.trial import metrics_of
 
@@ -75,12 +74,6 @@ def test_a_missing_recording_is_replaced_and_said(tmp_path: Path) -> None:
     (trial,) = trials(tmp_path, inference_perf(workload=work))
     assert not trial.rows
     assert any("recording is missing" in flag for flag in trial.flags)
-
-
-def test_part_of_a_run_is_synthetic(tmp_path: Path) -> None:
-    (trial,) = inference_perf_trials(only(tmp_path, inference_perf()), CATALOG, part=0.5)
-    assert [stage["duration_s"] for stage in trial.scenario["workload"]["arrivals"]["stages"]] == [1.0, 1.0]
-    assert [(p.first, p.last) for p in trial.points] == [(0, None), (0, 5), (5, 15)]
 
 
 def test_a_request_bench_counts_from_the_engine(tmp_path: Path) -> None:
@@ -230,7 +223,7 @@ def test_degrees_of_a_throughput_table(tmp_path: Path, parallel: str, degrees: d
 
 def test_seats_are_what_the_cache_holds_at_full_length(tmp_path: Path) -> None:
     (trial,) = trials(tmp_path, table(measured={"isl8000_osl8000": {"output_tok_s_per_gpu": 9}}))
-    scenario = resolved(trial, Settings(), CATALOG, tmp_path)
+    scenario = resolved(trial, RunOptions(), CATALOG, tmp_path)
     engine = scenario.cluster.pools[0].engine
     # 8.03e9 weights of 2 bytes leave less than 0.95 × 85 GB − 16 GB = 65 GB; 16,000 tokens of 64 KiB are 1.05 GB.
     assert engine.max_num_seqs is not None

@@ -14,22 +14,23 @@ from tests.unit.studies.validation.small_cases import everything, inference_perf
 
 from servetwin.catalog import Catalog
 from servetwin.errors import InputError, Interrupted
-from servetwin.studies.validation import Settings, document, plan, read_case_file, run_plan, running
+from servetwin.report.validation_markdown import report
+from servetwin.studies.validation import RunOptions, build_document, make_plan, read_case_file, run_plan, running
 from servetwin.studies.validation.plan import Plan
-from servetwin.studies.validation.writing import FILES, errors_csv, report
+from servetwin.studies.validation.writing import FILES, errors_csv
 from servetwin.studies.validation.writing import write as write_files
 
 CATALOG = Catalog()
 
 
 def planned(folder: Path, cases: list[dict[str, Any]]) -> Plan:
-    return plan(read_case_file(write(folder, cases)).cases, CATALOG)
+    return make_plan(read_case_file(write(folder, cases)).cases, CATALOG)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     todo = planned(tmp_path_factory.mktemp("cases"), everything())
-    return document(todo, run_plan(todo, Settings()))
+    return build_document(todo, run_plan(todo, RunOptions()))
 
 
 def test_every_case_has_its_place(answer: dict[str, Any]) -> None:
@@ -76,10 +77,10 @@ def test_repeated_runs_are_predicted_by_one(answer: dict[str, Any]) -> None:
 
 def test_several_processes_give_the_same_bytes(tmp_path: Path) -> None:
     todo = planned(tmp_path, [inference_perf(), sweep()])
-    here = document(todo, run_plan(todo, Settings(seed=3)), seed=3)
-    there = document(todo, run_plan(todo, Settings(seed=3, jobs=2)), seed=3)
+    here = build_document(todo, run_plan(todo, RunOptions(seed=3)), seed=3)
+    there = build_document(todo, run_plan(todo, RunOptions(seed=3, jobs=2)), seed=3)
     assert json.dumps(here) == json.dumps(there)
-    other = document(todo, run_plan(todo, Settings(seed=4)), seed=4)
+    other = build_document(todo, run_plan(todo, RunOptions(seed=4)), seed=4)
     assert here["cases"] != other["cases"]
 
 
@@ -88,7 +89,7 @@ def test_recorded_requests_are_scored_one_by_one(tmp_path: Path) -> None:
     write_gz(tmp_path, "r.csv.gz", f"arrival_s,prompt_tokens,prompt_id_guess,ttft_ms,e2e_ms\n{rows}")
     work = {**inference_perf()["workload"], "per_request_trace": "r.csv.gz"}
     todo = planned(tmp_path, [inference_perf(workload=work)])
-    found = document(todo, run_plan(todo, Settings()))
+    found = build_document(todo, run_plan(todo, RunOptions()))
     (row,) = found["per_request"]
     assert row["n"] == 9
     assert 0 < row["median_error_pct"] < 100
@@ -96,17 +97,17 @@ def test_recorded_requests_are_scored_one_by_one(tmp_path: Path) -> None:
 
 def test_overrides_reach_every_run(tmp_path: Path) -> None:
     todo = planned(tmp_path, [sweep()])
-    plain = document(todo, run_plan(todo, Settings()))
-    slow = document(todo, run_plan(todo, Settings(changes=("cluster.slowdown=2",))))
+    plain = build_document(todo, run_plan(todo, RunOptions()))
+    slow = build_document(todo, run_plan(todo, RunOptions(changes=("cluster.slowdown=2",))))
     tpot = [[r["predicted"] for r in found["cases"] if r["metric"] == "tpot_ms.mean"] for found in (plain, slow)]
     assert tpot[1] == pytest.approx([2 * value for value in tpot[0]], rel=0.05)
     with pytest.raises(InputError, match="slowdwon"):
-        run_plan(todo, Settings(changes=("cluster.slowdwon=2",)))
+        run_plan(todo, RunOptions(changes=("cluster.slowdwon=2",)))
 
 
 def test_what_does_not_fit_is_not_yet(tmp_path: Path) -> None:
     todo = planned(tmp_path, [sweep(model="meta-llama/Llama-3.1-70B-Instruct")])
-    found = document(todo, run_plan(todo, Settings()))
+    found = build_document(todo, run_plan(todo, RunOptions()))
     assert "do not fit" in found["not_yet"][0]["reason"]
     assert found["unpredicted"] == [] and found["kinds"] == {"concurrency_sweep": {}}
 
@@ -115,7 +116,7 @@ def test_points_that_cannot_be_run_are_listed(tmp_path: Path) -> None:
     point = {"tpot_ms": {"mean_or_median": 6.0}}
     lengths = {"isl64_osl16_conc1": point, "isl64_osl16_conc2": point, "isl200000_osl16_conc1": point}
     todo = planned(tmp_path, [sweep(measured=lengths)])
-    found = document(todo, run_plan(todo, Settings()))
+    found = build_document(todo, run_plan(todo, RunOptions()))
     assert [row["stage"] for row in found["unpredicted"]] == ["isl200000_osl16_conc1"]
     assert found["kinds"]["concurrency_sweep"]["tpot_ms.mean"]["n"] == 1
     assert len(found["cases"]) == 2
@@ -134,9 +135,9 @@ def test_an_interruption_keeps_what_has_ended(tmp_path: Path, monkeypatch: pytes
         return whole(*arguments)
 
     monkeypatch.setattr(running, "run_trial", run)
-    finished = run_plan(todo, Settings())
+    finished = run_plan(todo, RunOptions())
     assert finished.signal_number == signal.SIGTERM
-    found = document(todo, finished)
+    found = build_document(todo, finished)
     assert found["interrupted"]
     assert found["counts"]["runs"] == 3
     assert found["counts"]["unfinished"] == ["b"]
@@ -147,9 +148,9 @@ def test_an_interruption_keeps_what_has_ended(tmp_path: Path, monkeypatch: pytes
 
 def test_a_case_that_was_not_reached_is_neither_scored_nor_impossible(tmp_path: Path) -> None:
     todo = planned(tmp_path, [sweep("a"), sweep("b")])
-    finished = run_plan(planned(tmp_path, [sweep("a")]), Settings())
+    finished = run_plan(planned(tmp_path, [sweep("a")]), RunOptions())
     finished.signal_number = signal.SIGINT
-    found = document(todo, finished)
+    found = build_document(todo, finished)
     assert found["counts"]["scored"] == 1 and found["not_yet"] == []
     assert found["counts"]["unfinished"] == ["b"]
 

@@ -13,7 +13,7 @@ from tests.unit.studies.validation.small_cases import case, inference_perf, swee
 from servetwin.errors import TraceError
 from servetwin.studies.validation import Case, read_case_file
 from servetwin.studies.validation.peers import peers, published
-from servetwin.studies.validation.scoring import Entry, case_errors, is_scored, summed, tables, worst
+from servetwin.studies.validation.scoring import Entry, case_errors, error_tables, is_scored, mape, worst
 
 
 def entry(place: int, stage: str, predicted: float | None, measured: float = 100.0, **more: Any) -> Entry:
@@ -41,7 +41,7 @@ def test_stages_that_are_shown_do_not_count() -> None:
 
 def test_mean_and_median_are_taken_over_cases() -> None:
     errors = case_errors([entry(0, "a", 110.0), entry(0, "b", 110.0), entry(1, "a", 98.0), entry(2, "a", 101.0)])
-    found = tables(errors)["tpot_ms.mean"]
+    found = error_tables(errors)["tpot_ms.mean"]
     assert found["mape_mean"] == pytest.approx((10 + 2 + 1) / 3)
     assert found["mape_median"] == pytest.approx(2.0)
     assert found["signed_mean"] == pytest.approx((10 - 2 + 1) / 3)
@@ -50,7 +50,7 @@ def test_mean_and_median_are_taken_over_cases() -> None:
 
 @given(st.lists(st.floats(-99, 1000), min_size=1, max_size=20))
 def test_the_signed_mean_never_exceeds_the_absolute_one(errors: list[float]) -> None:
-    found = summed([(abs(error), error) for error in errors])
+    found = mape([(abs(error), error) for error in errors])
     assert abs(found["signed_mean"]) <= found["mape_mean"] + 1e-9
     assert found["n"] == len(errors)
 
@@ -74,7 +74,7 @@ def test_the_worst_come_first_by_the_metric_of_their_kind(tmp_path: Path) -> Non
         entry(0, "conc_1", 103.0), entry(1, "conc_1", 60.0), entry(1, "conc_1", 900.0, metric="ttft_ms.mean"),
         entry(2, "summary", 120.0, metric="e2e_ms.mean"), entry(2, "summary", 900.0),
     ])  # fmt: skip
-    assert [(known[e.case].id, e.metric, round(e.absolute)) for e in worst(known, errors, 2)] == [
+    assert [(known[e.case_index].id, e.metric, round(e.absolute)) for e in worst(known, errors, 2)] == [
         ("b", "tpot_ms.mean", 40), ("c", "e2e_ms.mean", 20),
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from servetwin.catalog import Catalog
-from servetwin.studies.validation import Plan, plan, read_case_file
+from servetwin.studies.validation import Plan, make_plan, read_case_file
 from servetwin.studies.validation.cases import KINDS
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "validation"
@@ -31,7 +31,7 @@ def everything() -> Plan:
     """The plan of the whole file. Only an absent folder is a reason to skip; an unreadable file fails."""
     if not SHARED.exists():
         pytest.skip(f"the measured cases are not here: {SHARED}")
-    return plan(read_case_file(SHARED / "cases.json").cases, Catalog())
+    return make_plan(read_case_file(SHARED / "cases.json").cases, Catalog())
 
 
 def test_the_file_has_all_cases_of_all_kinds() -> None:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind, recorded_options, tensor_of
-from servetwin.studies.validation.kinds.sweep import degrees
-from servetwin.studies.validation.settings import parts_of
+from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import NotYet, Point, Trial, metrics_of
 
 SEPARATE = "needs prefill and decode pools with a KV transfer between them"
@@ -66,20 +65,5 @@ class DisaggregatedSweep(Kind):
     name: ClassVar[str] = "pd_sweep"
 
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
-        """Refuse, after looking at what else the case would need."""
-        written = case.need("parallel")
-        if not isinstance(written, Mapping):
-            raise case.error("degrees of parallelism are expected", "parallel", found=written)
-        parts_of(case, catalog, parallel={})
-        if any(_spread(case, written, prefix) for prefix in ("prefill_", "decode_")):
-            raise NotYet(f"{SEPARATE}, and experts or attention spread over the GPUs of a worker")
+        """Refuse: separate workers are what the case measures."""
         raise NotYet(SEPARATE)
-
-
-def _spread(case: Case, written: Mapping[str, Any], prefix: str) -> bool:
-    """Whether workers have expert or attention data parallelism."""
-    try:
-        found = degrees(case, written, prefix)
-    except NotYet:
-        return True
-    return found["data"] > 1 or found["expert"] > 1

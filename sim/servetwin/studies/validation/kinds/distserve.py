@@ -8,9 +8,9 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import recorded_options, tensor_of
-from servetwin.studies.validation.recordings import Cells, from_first, number, recording
-from servetwin.studies.validation.settings import Parts, parts_of
-from servetwin.studies.validation.trial import Point, Row, Trial, metrics_of
+from servetwin.studies.validation.recordings import Recorded, recording, replayed
+from servetwin.studies.validation.serving import Parts, parts_of
+from servetwin.studies.validation.trial import Point, Trial, metrics_of
 
 _COLUMNS = ("config", "rate_rps", "issue_s", "prompt_tokens", "output_tokens", "latency_ms")
 
@@ -22,7 +22,7 @@ def distserve_trials(case: Case, catalog: Catalog) -> list[Trial]:
     parts.options = recorded_options(case)
     configuration = case.id.rsplit("-", 1)[-1]
     recorded = recording(case, case.find("workload", "per_request_trace"), _COLUMNS)
-    runs = _runs([cells for cells in recorded or () if cells["config"] == configuration])
+    runs = _runs([row for row in recorded or () if row["config"] == configuration])
     trials = []
     for stage, measured in case.measured.items():
         rate, count = _stage(case, stage)
@@ -30,9 +30,7 @@ def distserve_trials(case: Case, catalog: Catalog) -> list[Trial]:
         rows = runs.get((rate, count))
         if recorded is not None and rows is None:
             raise case.error("the recording has no run of this rate and length", "measured", stage)
-        trials.append(
-            _replayed(case, parts, rows, point) if rows else _synthetic(case, parts, rate, count, point)
-        )  # fmt: skip
+        trials.append(_replayed(case, parts, rows, point) if rows else _synthetic(case, parts, rate, count, point))
     return trials
 
 
@@ -43,23 +41,21 @@ def _stage(case: Case, stage: str) -> tuple[float, int]:
     return float(found[1]), int(found[2])
 
 
-def _runs(recorded: list[Cells]) -> dict[tuple[float, int], list[Cells]]:
+def _runs(recorded: list[Recorded]) -> dict[tuple[float, int], list[Recorded]]:
     """The runs one after the other: a new one begins where the rate changes or the clock starts again."""
-    runs: list[list[Cells]] = []
-    for cells in recorded:
+    runs: list[list[Recorded]] = []
+    for row in recorded:
         last = runs[-1][-1] if runs else None
-        if last is None or cells["rate_rps"] != last["rate_rps"] or number(cells, "issue_s") < number(last, "issue_s"):
+        if last is None or row["rate_rps"] != last["rate_rps"] or row.number("issue_s") < last.number("issue_s"):
             runs.append([])
-        runs[-1].append(cells)
-    return {(number(run[0], "rate_rps"), len(run)): run for run in runs}
+        runs[-1].append(row)
+    return {(run[0].number("rate_rps"), len(run)): run for run in runs}
 
 
-def _replayed(case: Case, parts: Parts, recorded: list[Cells], point: Point) -> Trial:
-    rows = from_first(
-        Row(number(cells, "issue_s"), int(number(cells, "prompt_tokens")), int(number(cells, "output_tokens")))
-        for cells in recorded
+def _replayed(case: Case, parts: Parts, recorded: list[Recorded], point: Point) -> Trial:
+    rows, measured = replayed(
+        recorded, arrival="issue_s", prompt="prompt_tokens", output="output_tokens", took_ms=("latency_ms",)
     )
-    measured = tuple(number(cells, "latency_ms") for cells in sorted(recorded, key=lambda c: number(c, "issue_s")))
     scenario = parts.scenario(f"{case.id}-{point.stage}", {"sampling": "greedy"})
     return Trial(scenario, (point,), rows, measured, tuple(parts.flags))
 

@@ -8,7 +8,7 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import recorded_options, tensor_of
-from servetwin.studies.validation.settings import parts_of
+from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import Point, Trial, metrics_of
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import recorded_options, tensor_of
-from servetwin.studies.validation.recordings import Cells, from_first, number, recording
-from servetwin.studies.validation.settings import Parts, parts_of
-from servetwin.studies.validation.trial import BLOCK_TOKENS, Point, Row, Trial, metrics_of
+from servetwin.studies.validation.recordings import Recorded, recording, replayed
+from servetwin.studies.validation.serving import Parts, parts_of
+from servetwin.studies.validation.trial import BLOCK_TOKENS, Point, Trial, metrics_of
 
 PROMPT_GROWTH = 1.047
 """Prompt tokens as the engine counted them over those that the load generator was asked for. It draws random tokens,
@@ -26,28 +26,22 @@ _WARM_UP = 100
 """Requests until every prompt has come once."""
 
 
-def inference_perf_trials(case: Case, catalog: Catalog, *, part: float = 1.0) -> list[Trial]:
-    """The run that stands for a case: its recorded requests, else arrivals and lengths like them.
-
-    Args:
-        case: the case.
-        catalog: where models and GPUs are found.
-        part: share of each stage's length that is simulated; below 1 the recording is not used.
-    """
+def inference_perf_trials(case: Case, catalog: Catalog) -> list[Trial]:
+    """The run that stands for a case: its recorded requests, else arrivals and lengths like them."""
     tensor, _ = tensor_of(case)
     parts = parts_of(case, catalog, parallel={"tensor": tensor})
     parts.options = recorded_options(case)
-    counts = [round(_rate(case, n) * _duration(case, n) * part) for n in range(len(case.need("workload", "stages")))]
-    rows = recording(case, case.find("workload", "per_request_trace"), _COLUMNS) if part == 1 else None
+    counts = [round(_rate(case, n) * _duration(case, n)) for n in range(len(case.need("workload", "stages")))]
+    rows = recording(case, case.find("workload", "per_request_trace"), _COLUMNS)
     points = tuple(_points(case, counts))
     if rows is not None:
         return [_replayed(case, parts, rows, points)]
-    if case.find("workload", "per_request_trace") and part == 1:
+    if case.find("workload", "per_request_trace"):
         parts.flags.append("the recording is missing: arrivals and lengths like it")
     arrivals = {
         "process": "staged",
         "exact_counts": True,
-        "stages": [{"rate_per_s": _rate(case, n), "duration_s": _duration(case, n) * part} for n in range(len(counts))],
+        "stages": [{"rate_per_s": _rate(case, n), "duration_s": _duration(case, n)} for n in range(len(counts))],
     }
     system = int(case.number_at("workload", "system_prompt_tokens"))
     nominal = system + int(case.number_at("workload", "question_tokens"))
@@ -67,22 +61,19 @@ def inference_perf_trials(case: Case, catalog: Catalog, *, part: float = 1.0) ->
     return [Trial(parts.scenario(case.id, workload), points, flags=tuple(parts.flags))]
 
 
-def _replayed(case: Case, parts: Parts, recorded: tuple[Cells, ...], points: tuple[Point, ...]) -> Trial:
+def _replayed(case: Case, parts: Parts, recorded: tuple[Recorded, ...], points: tuple[Point, ...]) -> Trial:
     system = int(case.number_at("workload", "system_prompt_tokens"))
     groups = int(case.number_at("workload", "prefix_groups_effective"))
     outputs = int(case.number_at("workload", "output_tokens_configured"))
-    ordered = sorted(recorded, key=lambda cells: number(cells, "arrival_s"))
-    rows = from_first(
-        Row(
-            number(cells, "arrival_s"),
-            int(number(cells, "prompt_tokens")),
-            outputs,
-            _blocks(int(number(cells, "prompt_id_guess")), groups, system, int(number(cells, "prompt_tokens"))),
-        )
-        for cells in ordered
+    rows, measured = replayed(
+        recorded,
+        arrival="arrival_s",
+        prompt="prompt_tokens",
+        output=outputs,
+        took_ms=("e2e_ms",),
+        blocks=lambda row: _blocks(row.whole("prompt_id_guess"), groups, system, row.whole("prompt_tokens")),
     )
     scenario = parts.scenario(case.id, {"sampling": _sampling(case)})
-    measured = tuple(number(cells, "e2e_ms") for cells in ordered)
     return Trial(scenario, points, rows, measured, tuple(parts.flags))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import tensor_of
-from servetwin.studies.validation.recordings import Cells, from_first, number, recording
-from servetwin.studies.validation.settings import Parts, parts_of
-from servetwin.studies.validation.trial import BLOCK_TOKENS, Point, Row, Trial, metrics_of
+from servetwin.studies.validation.recordings import Recorded, recording, replayed
+from servetwin.studies.validation.serving import Parts, parts_of
+from servetwin.studies.validation.trial import BLOCK_TOKENS, Point, Trial, metrics_of
 
 _COLUMNS = ("scenario", "qps", "launch_s", "user_id", "prompt_tokens", "output_tokens", "ttft_ms", "generation_time_ms")
 
@@ -31,12 +31,12 @@ def lmbench_trials(case: Case, catalog: Catalog) -> list[Trial]:
     parts.replicas = replicas
     parts.options = _options(str(case.find("engine_config", "note") or ""))
     recorded = recording(case, case.find("workload", "per_request_trace"), _COLUMNS)
-    name = next((cells["scenario"] for cells in recorded or () if case.id.endswith(cells["scenario"])), None)
+    name = next((row["scenario"] for row in recorded or () if case.id.endswith(row["scenario"])), None)
     trials = []
     for stage, measured in case.measured.items():
         point = Point(stage, metrics_of(measured))
         rate = _rate(case, stage)
-        chosen = [cells for cells in recorded or () if cells["scenario"] == name and number(cells, "qps") == rate]
+        chosen = [row for row in recorded or () if row["scenario"] == name and row.number("qps") == rate]
         if recorded is not None and not chosen:
             raise case.error("the recording has no request at this rate", "measured", stage)
         trials.append(_replayed(case, parts, chosen, point) if chosen else _even(case, parts, rate, measured, point))
@@ -66,30 +66,27 @@ def _rate(case: Case, stage: str) -> float:
     return value
 
 
-def _replayed(case: Case, parts: Parts, chosen: list[Cells], point: Point) -> Trial:
-    ordered = sorted(chosen, key=lambda cells: number(cells, "launch_s"))
-    rows = from_first(
-        Row(
-            number(cells, "launch_s"),
-            int(number(cells, "prompt_tokens")),
-            int(number(cells, "output_tokens")),
-            _history(cells),
-        )
-        for cells in ordered
+def _replayed(case: Case, parts: Parts, chosen: list[Recorded], point: Point) -> Trial:
+    rows, measured = replayed(
+        chosen,
+        arrival="launch_s",
+        prompt="prompt_tokens",
+        output="output_tokens",
+        took_ms=("ttft_ms", "generation_time_ms"),
+        blocks=_history,
     )
     shared = any(row.blocks for row in rows)
     flags = parts.flags if shared else [*parts.flags, "what prompts share is not recorded: nothing is shared"]
-    measured = tuple(number(cells, "ttft_ms") + number(cells, "generation_time_ms") for cells in ordered)
     scenario = parts.scenario(f"{case.id}-{point.stage}", {"sampling": "greedy"})
     return Trial(scenario, (point,), rows, measured, tuple(flags))
 
 
-def _history(cells: Cells) -> tuple[int, ...]:
+def _history(row: Recorded) -> tuple[int, ...]:
     """Ids of the blocks of a user's prompt, which begins with that user's earlier ones."""
-    if not cells["user_id"]:
+    if not row["user_id"]:
         return ()
-    user = int(number(cells, "user_id"))
-    return tuple(user * 10_000 + place for place in range(-(-int(number(cells, "prompt_tokens")) // BLOCK_TOKENS)))
+    user = row.whole("user_id")
+    return tuple(user * 10_000 + place for place in range(-(-row.whole("prompt_tokens") // BLOCK_TOKENS)))
 
 
 def _even(case: Case, parts: Parts, rate: float, measured: dict[str, Any], point: Point) -> Trial:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind, tensor_of
-from servetwin.studies.validation.settings import parts_of
+from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import Point, Trial
 
 _SHAPE = re.compile(r"in(\d+)_bs(\d+)_out(\d+)")

@@ -7,9 +7,9 @@ import re
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import recorded_options, tensor_of
-from servetwin.studies.validation.recordings import from_first, number, recording
-from servetwin.studies.validation.settings import Parts, parts_of
-from servetwin.studies.validation.trial import Point, Row, Trial, metrics_of
+from servetwin.studies.validation.recordings import recording, replayed
+from servetwin.studies.validation.serving import Parts, parts_of
+from servetwin.studies.validation.trial import Point, Trial, metrics_of
 
 _COLUMNS = ("actual_arrival_s", "input_tokens", "output_tokens", "latency_ms")
 
@@ -27,12 +27,9 @@ def request_bench_trials(case: Case, catalog: Catalog) -> list[Trial]:
     recorded = recording(case, case.find("workload", "per_request_csv"), _COLUMNS)
     if recorded is None:
         return [_without_recording(case, parts, point)]
-    ordered = sorted(recorded, key=lambda cells: number(cells, "actual_arrival_s"))
-    rows = from_first(
-        Row(number(cells, "actual_arrival_s"), int(number(cells, "input_tokens")), int(number(cells, "output_tokens")))
-        for cells in ordered
+    rows, measured = replayed(
+        recorded, arrival="actual_arrival_s", prompt="input_tokens", output="output_tokens", took_ms=("latency_ms",)
     )
-    measured = tuple(number(cells, "latency_ms") for cells in ordered)
     return [Trial(parts.scenario(case.id, {"sampling": "greedy"}), (point,), rows, measured, tuple(parts.flags))]
 
 

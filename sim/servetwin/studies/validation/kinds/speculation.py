@@ -22,11 +22,7 @@ class Speculation(Kind):
         raise NotYet(_NEEDS)
 
 
-class SpeculationCost(Kind):
-    """Costs of steps with drafts, by the number of tokens to verify."""
+class SpeculationCost(Speculation):
+    """Costs of steps with drafts, by the number of tokens to verify: the step is one that verifies."""
 
     name: ClassVar[str] = "spec_decode_cost"
-
-    def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
-        """Refuse: the step is one that verifies."""
-        raise NotYet(_NEEDS)

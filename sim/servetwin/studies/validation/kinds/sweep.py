@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
-from servetwin.studies.validation.settings import parts_of
+from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import NotYet, Point, Trial, metrics_of
 
 SHORTEST = 0.8
@@ -36,7 +36,7 @@ class ConcurrencySweep(Kind):
 
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
         """A run for each point."""
-        parts = parts_of(case, catalog, parallel=sweep_degrees(case))
+        parts = parts_of(case, catalog, parallel=_sweep_degrees(case))
         trials = []
         for stage, measured in case.measured.items():
             clients, prompt, output = _point(case, stage)
@@ -48,12 +48,12 @@ class ConcurrencySweep(Kind):
             }
             count = measured.get("n_requests") if isinstance(measured, Mapping) else None
             requests = int(count) if count else REQUESTS_PER_CLIENT * clients
-            scenario = parts.scenario(f"{case.id}-{stage}", closed_loop(clients, prompt, output), requests)
+            scenario = parts.scenario(f"{case.id}-{stage}", _closed_loop(clients, prompt, output), requests)
             trials.append(Trial(scenario, (Point(stage, metrics_of(measured)),), flags=tuple(parts.flags)))
         return trials
 
 
-def closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
+def _closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
     """The workload of a sweep's point."""
     return {
         "arrivals": {"process": "closed-loop", "concurrency": clients},
@@ -79,7 +79,7 @@ def _point(case: Case, stage: str) -> tuple[int, int, int]:
     return int(found["conc"]), int(case.number_at("workload", "isl")), int(case.number_at("workload", "osl"))
 
 
-def sweep_degrees(case: Case) -> dict[str, int]:
+def _sweep_degrees(case: Case) -> dict[str, int]:
     """The degrees of a sweep's replica.
 
     ``tp_size`` are the GPUs that share attention, ``attention_dp_size`` the ranks with attention of their own, so a
@@ -93,15 +93,15 @@ def sweep_degrees(case: Case) -> dict[str, int]:
         return _named(case, written)
     if not isinstance(written, Mapping):
         raise case.error("degrees of parallelism are expected", "parallel", found=written)
-    return degrees(case, written)
+    return _degrees(case, written)
 
 
-def degrees(case: Case, written: Mapping[str, Any], prefix: str = "") -> dict[str, int]:
-    """The degrees that fields like ``tp_size`` give; ``prefix`` stands before their names."""
-    sizes = {name: written.get(f"{prefix}{name}_size") or 1 for name in ("tp", "pp", "attention_dp", "moe_ep")}
+def _degrees(case: Case, written: Mapping[str, Any]) -> dict[str, int]:
+    """The degrees that fields like ``tp_size`` give."""
+    sizes = {name: written.get(f"{name}_size") or 1 for name in ("tp", "pp", "attention_dp", "moe_ep")}
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise case.error("a degree is a whole number", "parallel", f"{prefix}{name}_size", found=size)
+            raise case.error("a degree is a whole number", "parallel", f"{name}_size", found=size)
     gpus = sizes["tp"] * sizes["attention_dp"]
     if sizes["moe_ep"] not in (1, gpus):
         raise NotYet(

@@ -8,7 +8,7 @@ from typing import ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
-from servetwin.studies.validation.settings import Parts, parts_of
+from servetwin.studies.validation.serving import Parts, parts_of
 from servetwin.studies.validation.trial import Point, Trial, metrics_of
 
 BUDGET = 8192

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CatalogError
-from servetwin.scenario.schema import Engine
-from servetwin.scenario.unbuilt import UNBUILT_VALUES
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.trial import NotYet
 
@@ -173,12 +171,6 @@ def _native_weights(name: str, catalog: Catalog) -> str:
     return catalog.model(name).native_weights
 
 
-def known_engines() -> tuple[str, ...]:
-    """The engines whose rules this version has."""
-    names: Iterable[str] = get_args(Engine.model_fields["name"].annotation)
-    return tuple(name for name in names if name not in UNBUILT_VALUES.get("engine.name", {}))
-
-
 def _engine(text: str, flags: list[str]) -> dict[str, str]:
     """The engine of a case, or what stands for it."""
     lowered = text.lower()
@@ -186,8 +178,6 @@ def _engine(text: str, flags: list[str]) -> dict[str, str]:
     found = _VERSION.match(lowered)
     version = found[1] if found and "nightly" not in lowered else None
     if family != "vllm":
-        if family in known_engines():
-            return {"name": family, **({"version": version} if version else {})}
         flags.append(f"{family} runs by the rules and overheads of vLLM {_OVERLAPPED}")
         return {"name": "vllm", "version": _OVERLAPPED}
     if version is None:

@@ -9,7 +9,7 @@ from tests.unit.studies.validation.small_cases import sweep, write
 
 from servetwin.catalog import Catalog
 from servetwin.studies.validation import read_case_file
-from servetwin.studies.validation.settings import Parts, known_engines, parts_of, scenario_name
+from servetwin.studies.validation.serving import Parts, parts_of, scenario_name
 
 CATALOG = Catalog()
 
@@ -89,11 +89,8 @@ def test_engines(tmp_path: Path, engine: str, version: str, flagged: str) -> Non
 )
 def test_engines_that_vllm_stands_for_are_said(tmp_path: Path, engine: str, family: str) -> None:
     these = parts(tmp_path, engine=engine)
-    if family in known_engines():
-        assert these.engine["name"] == family
-    else:
-        assert these.engine["name"] == "vllm"
-        assert any(flag.startswith(f"{family} runs by the rules") for flag in these.flags)
+    assert these.engine["name"] == "vllm"
+    assert any(flag.startswith(f"{family} runs by the rules") for flag in these.flags)
 
 
 def test_degrees_of_one_are_left_out(tmp_path: Path) -> None:
