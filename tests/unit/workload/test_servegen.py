@@ -144,6 +144,7 @@ def test_gaps_without_a_cv_are_exponential_and_few_gaps_have_the_cv_they_can() -
     assert gap_shape("Gamma", 7, 5, np.random.default_rng(1)).std() == pytest.approx(2, rel=1e-3)
     assert gap_shape("Gamma", 7, 1, np.random.default_rng(1)).tolist() == [1]
     assert gap_shape("Gamma", 7, 0, np.random.default_rng(1)).tolist() == []
+    assert gap_shape("Gamma", 1e-320, 5, np.random.default_rng(1)) == pytest.approx(np.ones(5))
 
 
 @pytest.mark.parametrize("family", ["Gamma", "Weibull"])

@@ -65,7 +65,8 @@ def gap_shape(family: str, cv: float, count: int, generator: np.random.Generator
     if family == "Weibull":
         logs = np.log(-np.log(places))
     else:
-        shape = min(max(1.0 / cv**2, 1e-6), 1e6)
+        # Below a thousandth the square of a CV may vanish, and nobody could tell.
+        shape = max(1.0 / max(cv, 1e-3) ** 2, 1e-6)
         # Gamma(a) is Gamma(a + 1) · U^(1/a), and its logarithm does not vanish where the value itself would.
         body = np.log(np.maximum(generator.gamma(shape + 1.0, size=count), 1e-300))
         logs = body + np.log(places) / shape
