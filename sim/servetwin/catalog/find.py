@@ -14,7 +14,7 @@ from typing import Any
 from servetwin.catalog.describe import describe_gpu, describe_model
 from servetwin.catalog.hardware import read_calibration, read_gpu
 from servetwin.catalog.model import CONFIG, model_from_mapping, read_model, read_model_mapping
-from servetwin.catalog.names import fold, is_two_names, nearest, with_precision
+from servetwin.catalog.names import fold, fold_plain, is_two_names, nearest, with_precision
 from servetwin.catalog.servers import read_link, read_node, read_storage
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, nearest_name
@@ -157,15 +157,15 @@ class Catalog:
         """Files by folded name and alias. Read only when no file has the name asked for."""
         if kind not in self._aliases:
             index: dict[str, Path] = {}
-            files = self._files(kind)
+            files, folded_name = self._files(kind), _fold(kind)
             for name, path in files.items():
-                index.setdefault(fold(name), path)
+                index.setdefault(folded_name(name), path)
             if kind not in ("scenarios", "workloads"):
                 contents = {path: read_mapping(path, _singular(kind)) for path in files.values()}
                 for path, content in contents.items():
                     aliases = content.get("aliases") or []
                     for alias in aliases if isinstance(aliases, list) else []:
-                        index.setdefault(fold(str(alias)), path)
+                        index.setdefault(folded_name(str(alias)), path)
                 if kind == "models":
                     for folded, path in list(index.items()):
                         for name in with_precision(folded, _precision(contents[path])):
@@ -187,12 +187,13 @@ class Catalog:
         index = self._alias_index(kind)
         # Hardware has no organisations: what stands before a stroke is another thing.
         one = "/" not in name or (kind == "models" and not is_two_names(name, index))
-        if one and fold(name) in index:
-            return index[fold(name)]
+        folded_name = _fold(kind)
+        if one and folded_name(name) in index:
+            return index[folded_name(name)]
         if "/" in name and Path(name).exists():
             return Path(name)
         known = sorted(files)
-        near = nearest(name, index)
+        near = nearest(name, index, folded_name)
         raise CatalogError(
             f"there is no {_singular(kind)} of that name", found=name, allowed=known,
             nearest=next((key for key, path in files.items() if near and path == index[near]), None),
@@ -218,6 +219,11 @@ def _precision(content: Mapping[str, Any]) -> str:
     """The precision of the weights that a model's profile states."""
     weights = content.get("weights")
     return str(weights.get("dtype", "bf16")) if isinstance(weights, Mapping) else "bf16"
+
+
+def _fold(kind: str) -> Callable[[str], str]:
+    """What may be missing from a name of that kind: the endings of models are theirs alone."""
+    return fold if kind == "models" else fold_plain
 
 
 def _singular(kind: str) -> str:

@@ -1,12 +1,10 @@
 """The keys of Hugging Face configurations: which are read, which change nothing here, and which cannot be priced.
 
-A key that is in none of these lists is named in a note of the model, so that nothing is wrong silently.
+A key that is in none of these lists is named in a note of the model, so that nothing is wrong silently; one that
+speaks of experts is refused, because a mixture that is read as a dense model is wrong by a multiple.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from servetwin.catalog.fields import Fields
 
@@ -22,7 +20,9 @@ ALIASES = {
     "num_heads": "num_attention_heads", "n_inner": "intermediate_size", "ffn_hidden_size": "intermediate_size",
     "num_kv_heads": "num_key_value_heads", "n_head_kv": "num_key_value_heads", "multi_query_group_num":
     "num_key_value_heads", "n_positions": "max_position_embeddings", "seq_length": "max_position_embeddings",
-    "max_seq_len": "max_position_embeddings", "padded_vocab_size": "vocab_size", "dtype": "torch_dtype",
+    "max_seq_len": "max_position_embeddings", "max_seq_length": "max_position_embeddings",
+    "max_sequence_length": "max_position_embeddings", "model_max_length": "max_position_embeddings",
+    "padded_vocab_size": "vocab_size", "dtype": "torch_dtype",
     "conv_kernel": "mamba_d_conv", "expand": "mamba_expand", "time_step_rank": "mamba_dt_rank",
     "mamba_head_dim": "mamba_d_head", "n_groups": "mamba_n_groups",
 }  # fmt: skip
@@ -49,6 +49,7 @@ _READ = frozenset(
         attn_layer_offset hybrid_override_pattern num_nextn_predict_layers mtp_num_hidden_layers
         indexer_types index_topk_freq index_skip_topk_offset mlp_layer_types
         word_embed_proj_dim multi_query new_decoder_architecture
+        moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index moe_layer_end_index moe_layer_interval
         """
     )
 ) | set(ALIASES)
@@ -103,6 +104,12 @@ _HARMLESS = frozenset(
         mlp_alpha_factor mlp_beta_factor moe_router_activation_func moe_renormalize use_grouped_topk
         mla_use_nope num_key_value_groups mlp_hidden_act mamba_bias sliding_window_attn
         use_sliding_window_attn num_logits_to_keep
+        moe_norm_min moe_capacity moe_gate moe_gate_act moe_use_aux_free moe_use_hard_gate moe_norm_gate_logits
+        moe_all_to_all_dropout moe_dropout moe_multimodal_dispatch_use_allgather moe_aux_loss_coef
+        moe_z_loss_coef moe_router_use_sigmoid moe_router_enable_expert_bias moe_router_score_function
+        moe_router_load_balancing_type moe_grouped_gemm moe_implementation experts_implementation use_expert_bias
+        use_moe norm_expert_weight moe_train_capacity_factor moe_eval_capacity_factor moe_min_capacity
+        moe_token_dropping moe_eval_capacity_token_fraction output_expert_logits
         """
     )
 )
@@ -130,10 +137,15 @@ _REFUSED = {
     "attn_res_block_size": "attention to the outputs of earlier layers",
     "mla_use_output_gate": "a gate on the output of latent attention",
     "attention_hidden_size": "recurrent layers of a kind that is not known",
+    "use_residual": "a dense block beside the experts",
+    "parallel_attn_mlp_res": "a dense block beside the experts",
 }
 
 #: Encoders and models of other things than text, which no engine of this kind serves token by token.
 _NO_DECODERS = ("bert", "roberta", "t5", "whisper", "clip", "wav2vec2", "vit", "xlm-roberta", "deberta", "bart")
+
+#: Types of which no key says what is not modelled where it has its default.
+_REFUSED_TYPES = {"arctic": "a dense block beside the experts"}
 
 _KNOWN_TYPES = frozenset(
     _words(
@@ -170,9 +182,19 @@ def refuse_unpriced(text: Fields, fields: Fields, model_type: str) -> None:
         raise fields.error("this model has an encoder, and only decoders are modelled", "is_encoder_decoder")
     if model_type in _NO_DECODERS:
         raise fields.error("this is no decoder of text, and nothing else is modelled", "model_type", found=model_type)
+    if model_type in _REFUSED_TYPES:
+        what = _REFUSED_TYPES[model_type]
+        raise fields.error(f"this model has {what}, which is not modelled", "model_type", found=model_type)
     for key, what in _REFUSED.items():
         if not _off(text.raw().get(key)):
             raise text.error(f"this model has {what}, which is not modelled", key, found=text.take(key))
+    for one in (text, fields):
+        for key in _unknown(one):
+            if "moe" in key.lower() or "expert" in key.lower():
+                raise one.error(
+                    "this says something about experts that is not known, so the model could not be priced",
+                    key, found=one.take(key), hint="set it to null where it changes nothing of the work of a step",
+                )  # fmt: skip
 
 
 def key_notes(text: Fields, fields: Fields, model_type: str) -> list[str]:
@@ -181,14 +203,16 @@ def key_notes(text: Fields, fields: Fields, model_type: str) -> list[str]:
     if model_type.removesuffix("_text") not in _KNOWN_TYPES:
         what = f"the model type {model_type!r} is" if model_type else "a configuration without model_type is"
         notes.append(f"{what} not known: it was read as a transformer like Llama")
-    known = _READ | _HARMLESS
-    raw: list[Mapping[str, Any]] = [text.raw()]
-    if fields is not text:
-        raw.append(fields.raw())
-    unknown = sorted({key for data in raw for key, value in data.items() if key not in known and not _off(value)})
+    unknown = sorted({*_unknown(text), *_unknown(fields)})
     if unknown:
         notes.append(f"these keys of the configuration are not known and were not read: {', '.join(unknown)}")
     return notes
+
+
+def _unknown(fields: Fields) -> list[str]:
+    """The keys that nothing here reads, that are not known to change nothing, and that are not switched off."""
+    known = _READ | _HARMLESS
+    return [str(key) for key, value in fields.raw().items() if key not in known and not _off(value)]
 
 
 def _off(value: object) -> bool:

@@ -20,15 +20,47 @@ _FOUR_TIMES = ("gpt2", "bloom", "falcon", "gpt_bigcode")
 #: By model type, every how manieth layer attends everything where neither the layers nor a pattern are given.
 _PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
 
+#: By model type, the size of a head where it is not given [values]; elsewhere the heads share out the hidden size.
+#: Defaults of the configuration classes of transformers, 2026.
+_HEAD_DIMS = {
+    "qwen3": 128, "qwen3_next": 256, "qwen3_5": 256, "qwen3_5_moe": 256, "gemma": 256, "gemma2": 256, "gemma3": 256,
+}  # fmt: skip
+
+#: Model types of which layers below 28 attend everything unless they say otherwise, once windows are switched on.
+_WINDOWS_FROM_28 = ("qwen2", "qwen2_moe", "qwen3")
+
+MOST_LAYERS = 1_000
+"""More layers than this are a slip of the keyboard."""
+
 Block = tuple[Attention, DenseMlp | MoeMlp]
 
 
 def read_layers(text: Fields, model_type: str, hidden: int) -> list[Block]:
-    """Attention and feed-forward block of each layer, in order."""
+    """Attention and feed-forward block of each layer, in order.
+
+    Raises:
+        CatalogError: where a field is missing or wrong, or there are more layers than any model has.
+    """
+    _check_experts(text, model_type)
     if text.has("hybrid_override_pattern"):
         return _from_pattern(text, model_type, hidden)
     count = text.integer("num_hidden_layers")
+    _check_count(text, "num_hidden_layers", count)
     return [(_attention(text, model_type, i, hidden), _mlp(text, model_type, i, hidden)) for i in range(count)]
+
+
+def _check_count(text: Fields, key: str, count: int) -> None:
+    if count > MOST_LAYERS:
+        raise text.error("no model has so many layers", key, found=f"{count:,}", allowed=f"at most {MOST_LAYERS:,}")
+
+
+def _check_experts(text: Fields, model_type: str) -> None:
+    """Refuse a type that is a mixture of experts and does not say of how many: it would be priced as dense."""
+    if "moe" in model_type and not any(text.has(name) for name in _EXPERTS):
+        raise text.error(
+            f"the model type {model_type!r} is a mixture of experts, and the number of its experts is missing",
+            _EXPERTS[0], allowed=f"one of {', '.join(_EXPERTS)}",
+        )  # fmt: skip
 
 
 def _from_pattern(text: Fields, model_type: str, hidden: int) -> list[Block]:
@@ -37,6 +69,7 @@ def _from_pattern(text: Fields, model_type: str, hidden: int) -> list[Block]:
     A block that follows a state or attention is taken as the second half of the same layer.
     """
     pattern = text.text("hybrid_override_pattern")
+    _check_count(text, "hybrid_override_pattern", len(pattern))
     none = DenseMlp(0, gated=False)
     layers: list[Block] = []
     for position, letter in enumerate(pattern):
@@ -94,7 +127,8 @@ def _has_indexer(text: Fields, index: int) -> bool:
 
 def _grouped(text: Fields, model_type: str, index: int, hidden: int) -> GroupedAttention:
     heads = text.integer("num_attention_heads")
-    if not text.has("head_dim") and hidden % heads:
+    head_dim = _HEAD_DIMS.get(model_type.removesuffix("_text"))
+    if not text.has("head_dim") and head_dim is None and hidden % heads:
         raise text.error("head_dim is missing and the heads do not divide the hidden size", "head_dim", found=heads)
     one = text.take("multi_query", False) is True and text.take("new_decoder_architecture", False) is not True
     kv_heads = 1 if one else text.integer("num_key_value_heads", heads)
@@ -104,7 +138,7 @@ def _grouped(text: Fields, model_type: str, index: int, hidden: int) -> GroupedA
     return GroupedAttention(
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=text.integer("head_dim", hidden // heads),
+        head_dim=text.integer("head_dim", head_dim or hidden // heads),
         window=window,
         chunked=chunked,
         gated=text.flag("attn_output_gate", model_type.startswith(("qwen3_next", "qwen3_5"))),
@@ -118,26 +152,31 @@ def _window(text: Fields, model_type: str, index: int) -> tuple[int | None, bool
         switches = text.entries("no_rope_layers")
         full = not switches[index] if index < len(switches) else (index + 1) % 4 == 0
         return (None, False) if full else (text.integer("attention_chunk_size"), True)
+    # The classes of Qwen leave windows off unless they are switched on, whatever else is given.
+    switch = text.take("use_sliding_window", not model_type.startswith("qwen"))
     kinds = text.entries("layer_types")
     if kinds:
         kind = kinds[index] if index < len(kinds) else "full_attention"
+        if kind == "sliding_attention" and model_type.startswith("qwen") and not switch:
+            return None, False
         if kind == "sliding_attention":
             return text.integer("sliding_window"), False
         if kind not in ("full_attention", "attention"):
             raise text.error(f"attention of kind {kind!r} is not modelled", f"layer_types.{index}", found=kind)
         return None, False
-    if not text.has("sliding_window") or not text.take("use_sliding_window", True):
+    if not text.has("sliding_window") or not switch:
         return None, False
     if text.has("sliding_window_pattern") or model_type in _PATTERNS:
         every = text.integer("sliding_window_pattern", _PATTERNS.get(model_type, 1))
         return (None if (index + 1) % every == 0 else text.integer("sliding_window")), False
     # Qwen2: layers below max_window_layers attend everything.
-    if model_type.startswith("qwen") and index < text.integer("max_window_layers", 0, least=0):
+    first = 28 if model_type in _WINDOWS_FROM_28 else 0
+    if model_type.startswith("qwen") and index < text.integer("max_window_layers", first, least=0):
         return None, False
     return text.integer("sliding_window"), False
 
 
-_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
+_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 
 
 def _mlp(text: Fields, model_type: str, index: int, hidden: int) -> DenseMlp | MoeMlp:
@@ -173,9 +212,11 @@ def _experts(text: Fields, model_type: str) -> MoeMlp:
     else:
         # Llama 4 has one shared expert of the experts' size without saying so.
         implied = 1 if model_type.startswith("llama4") else 0
-        count = "num_shared_experts" if text.has("num_shared_experts") else "n_shared_experts"
+        implied = 2 if model_type == "ernie4_5_moe" else implied
+        counts = ("num_shared_experts", "moe_num_shared_experts", "n_shared_experts")
+        count = next((name for name in counts if text.has(name)), counts[-1])
         shared = intermediate * text.integer(count, implied, least=0)
-    tops = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
+    tops = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
     top_k = next((name for name in tops if text.has(name)), tops[0])
     gated = model_type not in _NOT_GATED
     mlp = MoeMlp(text.integer(experts), text.integer(top_k), intermediate, shared, gated)
@@ -187,6 +228,8 @@ def _experts(text: Fields, model_type: str) -> MoeMlp:
 def _is_moe_layer(text: Fields, index: int) -> bool:
     if index < text.integer("first_k_dense_replace", 0, least=0) or index in text.entries("mlp_only_layers"):
         return False
+    if text.has("moe_num_experts"):
+        return _is_moe_layer_of_ernie(text, index)
     kinds = text.entries("mlp_layer_types")
     if kinds:
         return index < len(kinds) and kinds[index] == "sparse"
@@ -202,3 +245,10 @@ def _is_moe_layer(text: Fields, index: int) -> bool:
         return index % text.integer("moe_layer_freq") == 0
     every = "interleave_moe_layer_step" if text.has("interleave_moe_layer_step") else "decoder_sparse_step"
     return (index + 1) % (text.integer(every, 1, least=0) or 1) == 0
+
+
+def _is_moe_layer_of_ernie(text: Fields, index: int) -> bool:
+    """Every so manieth layer from one to another, with the defaults of the class; an end of -1 is the last layer."""
+    start, every = text.integer("moe_layer_start_index", 1, least=0), text.integer("moe_layer_interval", 1)
+    end = text.integer("moe_layer_end_index", -1, least=-1)
+    return (index + 1) % every == 0 and start <= index and (end == -1 or index <= end)

@@ -7,18 +7,16 @@ quantised where more than half of its weights are.
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from servetwin.catalog.fields import Fields
 from servetwin.catalog.hf_modules import Module, modules
+from servetwin.catalog.hf_patterns import Named, matcher
 from servetwin.specs import Layer
 from servetwin.specs.layers import QUANTISABLE
 
-Named = Callable[[Module], bool]
 Precision = Callable[[Module], str]
 
 #: Algorithms of NVIDIA's ModelOpt, and the formats of the weights that they leave.
@@ -120,7 +118,7 @@ def _compressed(quant: Fields, left_out: Named) -> Precision:
             raise quant.error("this quantisation is not modelled", f"config_groups.{name}", found=found)
         targets = [str(target) for target in group.entries("targets")]
         everything = not targets or "Linear" in targets
-        rules.append(((lambda module: True) if everything else _matcher(targets), _COMPRESSED[found]))
+        rules.append(((lambda module: True) if everything else matcher(targets, group, "targets"), _COMPRESSED[found]))
     return lambda module: (
         "bf16" if left_out(module) else next((dtype for named, dtype in rules if named(module)), "bf16")
     )
@@ -130,7 +128,10 @@ def _modelopt(quant: Fields, left_out: Named) -> Precision:
     algorithm = quant.text("quant_algo", "").upper()
     if algorithm == "MIXED_PRECISION":
         given = quant.inner("quantized_layers")
-        rules = [(_matcher([name]), _known(given.inner(name), "quant_algo")) for name in given.names()]
+        rules = [
+            (matcher([name], quant, "quantized_layers"), _known(given.inner(name), "quant_algo"))
+            for name in given.names()
+        ]
         return lambda module: next((dtype for named, dtype in rules if named(module)), "bf16")
     return _all(_known(quant, "quant_algo"), left_out)
 
@@ -197,34 +198,5 @@ def _parts(precision: Precision, found: Iterable[Module]) -> tuple[str, tuple[st
 
 def _names(quant: Fields, *keys: str) -> Named:
     """What a list of names and patterns under one of ``keys`` means."""
-    return _matcher([str(entry) for key in keys for entry in quant.entries(key)])
-
-
-def _matcher(entries: Iterable[str]) -> Named:
-    """Whether a matrix is meant by any of some names, names with wildcards, or regular expressions (``re:``)."""
-    plain: set[tuple[str, ...]] = set()
-    patterns: list[re.Pattern[str]] = []
-    for entry in entries:
-        if entry.startswith("re:"):
-            patterns.append(_compiled(entry.removeprefix("re:")))
-        elif "*" in entry or "?" in entry:
-            # The name of a block means all that is in it.
-            patterns += [_compiled(fnmatch.translate(text)) for text in (entry, f"{entry}.*")]
-        else:
-            words = entry.strip(".").split(".")
-            plain.add(tuple(words[words.index("layers") :] if "layers" in words else words))
-
-    def means(module: Module) -> bool:
-        if plain and any(words in plain for words in module.pieces()):
-            return True
-        return any(pattern.match(name) for pattern in patterns for name in module.names)
-
-    return means
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error:
-        # A broken pattern means itself.
-        return re.compile(re.escape(pattern))
+    found = [matcher([str(entry) for entry in quant.entries(key)], quant, key) for key in keys]
+    return lambda module: any(named(module) for named in found)

@@ -6,7 +6,9 @@ not known is named in the notes of the model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from servetwin.catalog.fields import Fields
 from servetwin.catalog.hf_keys import key_notes, refuse_unpriced, renamed
@@ -19,10 +21,20 @@ from servetwin.specs.model import approximations
 #: Model types whose output matrix is the embedding matrix unless the configuration says otherwise.
 _TIED_BY_DEFAULT = (
     "opt", "gpt2", "gpt_bigcode", "gemma", "gemma2", "gemma3", "gemma3_text", "bloom", "falcon", "cohere", "cohere2",
+    "ernie4_5", "ernie4_5_moe",
 )  # fmt: skip
 
 #: Rows of learned position tables beyond the longest sequence.
 _POSITION_ROWS = {"opt": 2, "gpt2": 0, "gpt_bigcode": 0}
+
+
+#: The longest sequence where the configuration gives none [tokens].
+_LONGEST = 2048
+
+#: Words in the name of a checkpoint that say how it is quantised.
+_QUANTISED_NAME = re.compile(
+    r"(?<![a-z0-9])(fp8|nvfp4|mxfp4|mxfp8|fp4|int4|int8|awq|gptq|w4a16|w4a8|w8a8|w8a16)(?![a-z0-9])", re.IGNORECASE
+)
 
 
 def looks_like_huggingface(data: Mapping[str, object]) -> bool:
@@ -58,7 +70,7 @@ def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
     _check_states(text, blocks)
     tied = text.take("tie_word_embeddings", fields.take("tie_word_embeddings", model_type in _TIED_BY_DEFAULT))
     quantised = _quantisation(text, fields, blocks, hidden)
-    longest = text.integer("max_position_embeddings", 2048)
+    longest = text.integer("max_position_embeddings", _LONGEST)
     vocab = text.integer("vocab_size")
     layers = _grouped(blocks)
     return ModelSpec(
@@ -74,9 +86,36 @@ def model_from_huggingface(fields: Fields, name: str) -> ModelSpec:
         position_rows=longest + _POSITION_ROWS[model_type] if model_type in _POSITION_ROWS else 0,
         mtp_parameters=_mtp(text, model_type, blocks, hidden, vocab),
         vision_parameters=_vision(fields),
-        notes=(*approximations(layers), *quantised.notes, *key_notes(text, fields, model_type)),
+        notes=(
+            *approximations(layers),
+            *quantised.notes,
+            *_gaps(text, fields, name),
+            *key_notes(text, fields, model_type),
+        ),
         source=f"Hugging Face configuration {fields.file}",
     )
+
+
+def _gaps(text: Fields, fields: Fields, name: str) -> list[str]:
+    """Sentences about what the configuration leaves out, and what was assumed."""
+    notes = []
+    if not text.has("max_position_embeddings"):
+        notes.append(
+            f"the configuration has no max_position_embeddings: {_LONGEST:,} tokens are taken as the longest sequence"
+        )
+    said = _QUANTISED_NAME.search(f"{name} {_place(fields.file)}")
+    if said and not any(one.take("quantization_config", None) for one in (text, fields)):
+        notes.append(
+            f"the name says {said[1]}, and the configuration has no quantization_config: the weights are priced in "
+            f"{_dtype(text, fields)}"
+        )
+    return notes
+
+
+def _place(file: str) -> str:
+    """The name that a file gives to the model in it: a ``config.json`` has that of its directory."""
+    path = Path(file)
+    return path.parent.name if path.name == "config.json" else path.stem
 
 
 def _grouped(blocks: Sequence[Block]) -> tuple[Layer, ...]:

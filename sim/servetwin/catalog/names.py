@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from difflib import get_close_matches
 
 from servetwin.errors import nearest_name
 
-#: Publishers' endings, dates of a release and version suffixes. Each is a whole word of a name.
-_ENDINGS = re.compile(r"-(instruct|chat|thinking|hf|base|it|v0[.-]?\d+|\d{4}|\d{2}-\d{4}|\d{6,8})(?=-|$)")
+#: Endings that never change the configuration. Each is a whole word of a name. Dates, ``-Thinking`` and versions may:
+#: a profile lists those that do not as aliases.
+_ENDINGS = re.compile(r"-(instruct|chat|hf|base|it)(?=-|$)")
 
 #: How the precision of a checkpoint is written in its name.
 _PRECISIONS = {
@@ -16,19 +18,30 @@ _PRECISIONS = {
     "nvfp4": ("nvfp4", "fp4"),
 }  # fmt: skip
 
+#: From this ratio of ``difflib`` on, two names differ by a letter or two.
+_SLIP = 0.9
 
 #: ``organisation/name``: one stroke, and nothing that is no name around it.
 _ORGANISATION = re.compile(r"^([\w.-]+)/([^/]+)$")
 
 
+def fold_plain(name: str) -> str:
+    """A name without case, with one dash between words, and without NVIDIA's own name in front.
+
+    >>> fold_plain("NVIDIA GeForce RTX_5090")
+    'geforce-rtx-5090'
+    """
+    return re.sub(r"[\s_-]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
+
+
 def fold(name: str) -> str:
-    """A name without organisation, case, endings such as ``-Instruct``, dates and version suffixes.
+    """A model's name without organisation, case and the endings that never change its configuration.
 
     Only whole words are left out: ``Qwen3-8B-Base`` is ``qwen3-8b``, and ``DeepSeek-R1-Distill-Llama-8B`` is no
-    other model.
+    other model. Dates, ``-Thinking`` and versions stay.
 
     >>> fold("mistralai/Mixtral-8x7B-Instruct-v0.1")
-    'mixtral-8x7b'
+    'mixtral-8x7b-v0.1'
     >>> fold("meta-llama/Meta-Llama-3.1-8B-Instruct")
     'llama-3.1-8b'
     >>> fold("Qwen/Qwen2.5-72B-Instruct (bf16)")
@@ -39,8 +52,7 @@ def fold(name: str) -> str:
 
 
 def _folded(name: str) -> str:
-    folded = re.sub(r"[\s_()-]+", "-", name.lower()).strip("-")
-    folded = folded.removeprefix("meta-").removeprefix("nvidia-")
+    folded = fold_plain(re.sub(r"[()]+", "-", name)).removeprefix("meta-").removeprefix("nvidia-")
     return _ENDINGS.sub("", folded)
 
 
@@ -56,20 +68,30 @@ def is_two_names(name: str, known: Container[str]) -> bool:
     return found is not None and _folded(found[1]) in known
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known folded name that is nearest: one that stands in ``name`` as whole words, else one that looks alike.
+def nearest(name: str, known: Iterable[str], fold_name: Callable[[str], str] = fold) -> str | None:
+    """The known folded name that is nearest: one that stands in ``name`` as whole words or begins it, else one alike.
 
-    >>> nearest("8x H100", ["h100", "h200"])
+    >>> nearest("8x H100", ["h100", "h200"], fold_plain)
     'h100'
+    >>> nearest("Qwen3-8B-Thinking", ["qwen3-8b", "qwen3-next-80b-a3b"])
+    'qwen3-8b'
     """
     candidates = list(known)
     words = [word for word in re.split(r"[\s/;,()]+", name) if word]
     for length in (3, 2, 1):
         for start in range(len(words) - length + 1):
-            folded = _folded("-".join(words[start : start + length]))
+            folded = fold_name("-".join(words[start : start + length]))
             if folded in candidates:
                 return folded
-    return nearest_name(fold(name), candidates)
+    whole = fold_name(name)
+    # A slip of the pen is nearer than a beginning, and a beginning nearer than what looks a little alike.
+    slip = get_close_matches(whole, candidates, n=1, cutoff=_SLIP)
+    beginning = whole
+    while "-" in beginning and not slip:
+        beginning = beginning.rpartition("-")[0]
+        if beginning in candidates:
+            return beginning
+    return slip[0] if slip else nearest_name(whole, candidates)
 
 
 def with_precision(folded: str, dtype: str) -> Iterator[str]:

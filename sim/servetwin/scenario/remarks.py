@@ -25,14 +25,16 @@ class Remark(NamedTuple):
     find: Callable[[Scenario, Sequence[PoolParts]], Iterator[str]]
 
 
-def remarks(scenario: Scenario, parts: Sequence[PoolParts]) -> list[str]:
+def remarks(scenario: Scenario, parts: Sequence[PoolParts], only: Sequence[str] = ()) -> list[str]:
     """What the user should know before trusting a run, in sentences.
 
     Args:
         scenario: the resolved scenario.
         parts: what each of its pools is made of.
+        only: the names of the remarks to look for; empty = all.
     """
-    return [f"{text} (check {remark.name})" for remark in REMARKS for text in remark.find(scenario, parts)]
+    wanted = [remark for remark in REMARKS if not only or remark.name in only]
+    return [f"{text} (check {remark.name})" for remark in wanted for text in remark.find(scenario, parts)]
 
 
 def _version(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
@@ -93,12 +95,15 @@ def _router(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
 
 
 def _priorities(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
-    policies = {pool.engine.scheduling.policy for pool in scenario.cluster.pools}
-    if len({entry.priority for entry in scenario.workload.classes}) > 1 and policies <= set(_NO_PRIORITIES):
-        yield (
-            "the priorities of workload.classes have no effect: "
-            f"cluster.engine.scheduling is {', '.join(sorted(policies))}, which does not look at them"
-        )
+    policies = [pool.engine.scheduling.policy for pool in scenario.cluster.pools]
+    if len({entry.priority for entry in scenario.workload.classes}) < 2 or not set(policies) <= set(_NO_PRIORITIES):
+        return
+    if len(set(policies)) == 1:
+        said = f"cluster.engine.scheduling is {policies[0]}, which does not look at them"
+    else:
+        each = (f"cluster.pools.{index}.engine.scheduling is {policy}" for index, policy in enumerate(policies))
+        said = f"{', '.join(each)}, and none of these looks at them"
+    yield f"the priorities of workload.classes have no effect: {said}"
 
 
 def _sessions(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:

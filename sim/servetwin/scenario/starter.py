@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from servetwin.catalog.yaml_file import parse_yaml
 from servetwin.errors import ScenarioError, shorten
 from servetwin.scenario.schema import check_name, name_of
 
@@ -82,7 +83,7 @@ def write_starter(reference: str) -> tuple[str, Path]:
         )
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(_TEMPLATE.format(name=name, file=shorten(str(file))))
+            target.write(_TEMPLATE.format(name=_as_text(name), file=shorten(str(file))))
     except FileExistsError:
         raise ScenarioError(
             "there is such a file already, and it is not overwritten", path="NAME", found=str(file),
@@ -91,3 +92,14 @@ def write_starter(reference: str) -> tuple[str, Path]:
     except OSError as error:
         raise ScenarioError(f"the file cannot be written: {error.strerror}", path="NAME", found=str(file)) from None
     return name, file
+
+
+def _as_text(name: str) -> str:
+    """A name as YAML for which it is text; in quotes where it would be a number, a date or a truth value.
+
+    >>> _as_text("my-study"), _as_text("123"), _as_text("2024-05-10")
+    ('my-study', '"123"', '"2024-05-10"')
+    """
+    # Other readers of YAML know dates and octal and hexadecimal numbers, which are all of digits at first.
+    plain = name[0].isalpha() and parse_yaml(name) == name
+    return name if plain else f'"{name}"'

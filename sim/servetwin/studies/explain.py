@@ -12,6 +12,7 @@ from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
 from servetwin.scenario.engines import graph_sizes
 from servetwin.scenario.pools import PoolParts, pool_parts, step_time
+from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.slowdown import slow_down
 from servetwin.studies.step import Step
@@ -42,6 +43,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     shape = step.shape(prices.windows, graph_sizes(pool.engine.max_cudagraph_capture_size or 0))
     items = itemize(prices, shape, calibration, parts.gpu)
     memory = _memory(pool, parts, place, step)
+    notes = remarks(scenario, [parts], only=("model-approximated",))
     return {
         "inputs": _inputs(scenario, pool, parts, step, shape),
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
@@ -52,7 +54,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
         "memory": memory,
         "intensity": _intensity(items, parts),
-        "warnings": [*_warnings(pool, step, shape, memory), *_other_pools(scenario, pool_name)],
+        "warnings": [*_warnings(pool, step, shape, memory), *notes, *_other_pools(scenario, pool_name)],
     }
 
 
@@ -144,7 +146,10 @@ def _intensity(items: Sequence[Item], parts: PoolParts) -> dict[str, Any]:
 
 
 def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, Any]:
-    """What fits into one GPU: bytes, and how many requests or tokens the KV cache has room for."""
+    """What fits into one GPU: bytes, and how many requests or tokens the KV cache has room for.
+
+    Constant-size states are set aside for ``max_num_seqs`` requests, so no more than these fit, however short.
+    """
     room, blocks = _room(pool, parts, place)
     size = pool.engine.block_size
     tokens = (blocks - 1) * size
@@ -152,6 +157,10 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     needed = step.batch * per_request
     if step.prefill:
         needed += -(-(step.before + step.prefill) // size) * size
+    most = pool.engine.max_num_seqs if parts.model.state_bytes(parts.tensor) else None
+    states_fit = most is None or step.batch + (1 if step.prefill else 0) <= most
+    batch = tokens // per_request if most is None else min(tokens // per_request, most)
+    context = tokens // step.batch // size * size if step.batch and states_fit else 0
     return {
         "gpu_bytes": parts.gpu.memory_bytes,
         "utilization": pool.engine.gpu_memory_utilization,
@@ -163,9 +172,10 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
         "kv_blocks": blocks,
         "kv_capacity_tokens": tokens,
         "kv_needed_tokens": needed,
-        "fits": needed <= tokens,
-        "max_batch_at_context": tokens // per_request if step.batch else None,
-        "max_context_at_batch": tokens // step.batch // size * size if step.batch else None,
+        "max_requests_with_state": most,
+        "fits": needed <= tokens and states_fit,
+        "max_batch_at_context": batch if step.batch else None,
+        "max_context_at_batch": context if step.batch else None,
     }
 
 
@@ -191,12 +201,14 @@ def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) 
             f"the engine would spread these {shape.tokens:,} over several"
         )
     if shape.requests > engine.max_num_seqs:
+        states = ", and the memory is set aside for the states of no more" if memory["max_requests_with_state"] else ""
         found.append(
-            f"at most max_num_seqs = {engine.max_num_seqs:,} requests run at once in this pool, not {shape.requests:,}"
+            f"at most max_num_seqs = {engine.max_num_seqs:,} requests run at once in this pool, "
+            f"not {shape.requests:,}{states}"
         )
     if longest > engine.max_model_len:
         found.append(f"no request of this pool is longer than max_model_len = {engine.max_model_len:,} tokens")
-    if not memory["fits"]:
+    if memory["kv_needed_tokens"] > memory["kv_capacity_tokens"]:
         found.append(
             f"the KV cache has room for {memory['kv_capacity_tokens']:,} tokens, "
             f"and this step needs {memory['kv_needed_tokens']:,}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from servetwin.catalog.find import KINDS, Catalog, fold
+from servetwin.catalog.find import KINDS, Catalog, _fold
 from servetwin.errors import CatalogError
 
 CATALOG = Catalog()
@@ -30,7 +30,7 @@ CATALOG = Catalog()
         ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
         ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
         ("Qwen/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b-fp8"),
-        ("Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b-2507"),
         ("mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo-12b"),
         ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1"),
         ("openai/gpt-oss-120b", "gpt-oss-120b"),
@@ -79,6 +79,7 @@ def test_no_two_things_answer_to_one_name() -> None:
     from servetwin.catalog.yaml_file import read_mapping
 
     for kind in ("hardware", "links", "nodes", "storage", "models"):
+        fold = _fold(kind)
         owner: dict[str, str] = {}
         for name, path in CATALOG._files(kind).items():
             for alias in {fold(name), *(fold(text) for text in read_mapping(path, "profile").get("aliases", []))}:

@@ -183,11 +183,92 @@ def test_quantised_parts_of_configurations(quantisation: dict[str, Any], dtype: 
         ({"layer_types": "full_attention"}, "a list is expected"),
         ({"num_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": "one"}, "whole number"),
         ({"num_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": "two"}, "whole number"),
+        ({"num_hidden_layers": 10**8}, "no model has so many layers"),
+        ({"hybrid_override_pattern": "M-" * 501}, "no model has so many layers"),
+        ({"model_type": "ernie4_5_moe"}, "number of its experts is missing"),
+        ({"moe_frobnication": 2}, "about experts that is not known(.|\\n)*moe_frobnication"),
+        ({"nExperts": 8}, "about experts that is not known(.|\\n)*nExperts"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2, "moe_layer_frequency": 2}, "moe_layer_frequency"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2, "use_residual": True}, "a dense block beside the experts"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2, "model_type": "arctic"}, "dense block beside the experts"),
     ],
 )
 def test_wrong_configurations_say_what_is_wrong(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(CatalogError, match=complaint):
         CATALOG.model(config(**changes))
+
+
+@pytest.mark.parametrize("value", [None, False, 0, []])
+def test_keys_of_experts_that_are_switched_off_are_no_matter(value: Any) -> None:
+    assert CATALOG.model(config(moe_frobnication=value)).notes == ()
+
+
+def test_the_mixture_of_ernie() -> None:
+    """ERNIE-4.5-21B-A3B as its configuration class has it: 21.8 billion parameters without further-token layers."""
+    ernie = {
+        "model_type": "ernie4_5_moe", "hidden_size": 2_560, "intermediate_size": 12_288, "num_hidden_layers": 28,
+        "num_attention_heads": 20, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 103_424,
+        "moe_num_experts": 64, "moe_k": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1_536,
+        "moe_layer_start_index": 1, "moe_layer_end_index": 27, "moe_layer_interval": 1, "moe_norm_min": 1e-12,
+        "moe_capacity": [64, 64, 64], "moe_gate": "topk", "moe_use_aux_free": True,
+    }  # fmt: skip
+    model = CATALOG.model(config(**ernie))
+    assert model.notes == () and model.tied_embeddings
+    found = {layer.count: layer.mlp for layer in model.layers}
+    assert found[27] == MoeMlp(64, 6, 1_536, 3_072, True)
+    assert not isinstance(found[1], MoeMlp) and found[1].intermediate == 12_288
+    assert model.parameters() / 1e9 == pytest.approx(21.8, rel=0.015)
+    every = CATALOG.model(config(**{**ernie, "moe_layer_interval": 2, "moe_layer_end_index": 9}))
+    assert {layer.count for layer in every.layers if isinstance(layer.mlp, MoeMlp)} == {5}
+    open_end = CATALOG.model(config(**{**ernie, "moe_layer_end_index": -1, "moe_layer_start_index": 20}))
+    assert {layer.count for layer in open_end.layers if isinstance(layer.mlp, MoeMlp)} == {8}
+
+
+@pytest.mark.parametrize("key", ["n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length"])
+def test_other_names_of_the_longest_sequence(key: str) -> None:
+    model = CATALOG.model(config(max_position_embeddings=..., **{key: 4_096}))
+    assert model.max_position == 4_096 and model.notes == ()
+
+
+def test_a_longest_sequence_that_is_missing_is_noted() -> None:
+    model = CATALOG.model(config(max_position_embeddings=...))
+    assert model.max_position == 2_048
+    assert any("no max_position_embeddings: 2,048 tokens" in note for note in model.notes)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "head_dim"),
+    [("qwen3", 128), ("gemma", 256), ("gemma2", 256), ("gemma3_text", 256), ("llama", 32), ("qwen3_moe", 32)],
+)
+def test_the_size_of_a_head_that_is_not_given(model_type: str, head_dim: int) -> None:
+    experts = {"num_experts": 4, "num_experts_per_tok": 2} if "moe" in model_type else {}
+    (layer,) = CATALOG.model(config(model_type=model_type, **experts)).layers
+    assert isinstance(layer.attention, GroupedAttention) and layer.attention.head_dim == head_dim
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "qwen2_5_vl_text"])
+def test_windows_of_qwen_are_off_unless_switched_on(model_type: str) -> None:
+    given: dict[str, Any] = {"model_type": model_type, "sliding_window": 64, "max_window_layers": 0}
+    assert CATALOG.model(config(**given)).windows == ()
+    assert CATALOG.model(config(**given, layer_types=["sliding_attention"] * 4)).windows == ()
+    assert CATALOG.model(config(**given, use_sliding_window=True)).windows == (64,)
+
+
+def test_windows_of_qwen2_start_at_layer_28_unless_it_says_otherwise() -> None:
+    given = config(model_type="qwen2", sliding_window=64, use_sliding_window=True, num_hidden_layers=30)
+    found = sorted((layer.attention.window or 0, layer.count) for layer in CATALOG.model(given).layers)
+    assert found == [(0, 28), (64, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("Llama-8B-FP8", "FP8"), ("llama-nvfp4", "nvfp4"), ("x-AWQ", "AWQ"), ("llama.w4a16", "w4a16"), ("fp800-x", None)],
+)
+def test_a_name_that_says_more_than_the_configuration(name: str, word: str | None) -> None:
+    notes = CATALOG.model(config(_name_or_path=f"someone/{name}")).notes
+    assert (notes == ()) if word is None else (f"the name says {word}," in notes[0])
+    quantised = config(_name_or_path=f"someone/{name}", quantization_config={"quant_method": "fp8"})
+    assert CATALOG.model(quantised).notes == ()
 
 
 PROFILE: dict[str, Any] = {

@@ -20,7 +20,7 @@ MODELS = {
     "meta-llama/Meta-Llama-3-70B-Instruct": "llama-3-70b", "meta-llama/Meta-Llama-3-8B": "llama-3-8b",
     "meta-llama/Llama-2-70b-chat-hf": "llama-2-70b", "facebook/opt-13b": "opt-13b", "zhipuai/GLM-5": "glm-5",
     "zai-org/GLM-5-FP8": "glm-5-fp8", "GLM-5.2-FP8": "glm-5.2-fp8", "moonshotai/Kimi-K2.5": "kimi-k2.5",
-    "moonshotai/Kimi-K2-Instruct-0905": "kimi-k2", "Kimi-K2.5 NVFP4": "kimi-k2.5-nvfp4",
+    "moonshotai/Kimi-K2-Instruct-0905": "kimi-k2-0905", "Kimi-K2.5 NVFP4": "kimi-k2.5-nvfp4",
     "nvidia/Kimi-K2.5-NVFP4": "kimi-k2.5-nvfp4", "nvidia/DeepSeek-R1-FP4": "deepseek-r1-fp4",
     "nvidia/DeepSeek-R1-0528-FP4": "deepseek-r1-fp4", "deepseek-ai/DeepSeek-R1-0528": "deepseek-r1",
     "DeepSeek-R1-FP8": "deepseek-r1", "deepseek-ai/DeepSeek-V3.2-Exp": "deepseek-v3.2", "Llama-4-Maverick":
@@ -28,8 +28,13 @@ MODELS = {
     "mistralai/Mixtral-8x22B-Instruct-v0.1": "mixtral-8x22b", "mistralai/Mistral-7B-Instruct-v0.3": "mistral-7b",
     "MiniMaxAI/MiniMax-M2.5": "minimax-m2.5", "Qwen/Qwen3.5-397B-A17B-FP8": "qwen3.5-397b-a17b-fp8",
     "Qwen/Qwen2.5-72B-Instruct (bf16)": "qwen2.5-72b", "Qwen2.5-7B-Instruct-GPTQ-Int4": "qwen2.5-7b-int4",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": "qwen3-next-80b-a3b", "Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b",
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": "qwen3-next-80b-a3b", "Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b-2507",
     "openai/gpt-oss-120b": "gpt-oss-120b", "gpt-oss-120b-mxfp4": "gpt-oss-120b", "QWEN3_8B": "qwen3-8b",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b", "mistralai/Mixtral-8x22B-v0.1": "mixtral-8x22b",
+    "mistralai/Mistral-Nemo-Base-2407": "mistral-nemo-12b", "deepseek-ai/DeepSeek-V3-0324": "deepseek-v3",
+    "DeepSeek-R1-0528-FP8": "deepseek-r1", "moonshotai/Kimi-K2-Instruct": "kimi-k2",
+    "Qwen/Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b-2507",
+    "Qwen/Qwen3-Next-80B-A3B-Thinking": "qwen3-next-80b-a3b",
 }  # fmt: skip
 
 REFUSED = {
@@ -39,6 +44,11 @@ REFUSED = {
     "deepseek-ai/DeepSeek-V3/R1": "deepseek-v3", "see the guide (Qwen3-32B)": "qwen3-32b",
     "GLM-5.2-FP8 (744B, 39B active)": "glm-5.2-fp8", "Qwen3-8B-draft": "qwen3-8b", "my-llama-3.1-8b": "llama-3.1-8b",
     "llama-3.1-8b-fp8": None, "DeepSeek-R1-BF16": None, "see post": None,
+    # Endings that may change the configuration: int4 experts, more positions, a window, another vocabulary.
+    "moonshotai/Kimi-K2-Thinking": "kimi-k2", "Qwen/Qwen3-4B-Instruct-2507": "qwen3-4b",
+    "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8": "qwen3-235b-a22b-2507", "Qwen3-8B-Thinking": "qwen3-8b",
+    "mistralai/Mistral-7B-v0.1": "mistral-7b", "mistralai/Mistral-7B-Instruct-v0.2": "mistral-7b",
+    "mistralai/Mixtral-8x22B-Instruct-v0.3": "mixtral-8x22b", "Llama-3.1-8B-2024": "llama-3.1-8b",
 }  # fmt: skip
 
 
@@ -69,6 +79,39 @@ def test_counts_are_no_part_of_a_gpu_s_name(name: str, expected: str) -> None:
     with pytest.raises(CatalogError) as caught:
         CATALOG.gpu(name)
     assert caught.value.nearest == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("RTX 5090", "rtx-4090"), ("RTX 4080", "rtx-4090"), ("RTX-3090", "rtx-4090"), ("RTX 6000", "rtx-pro-6000"),
+        ("RTX PRO 5000", "rtx-pro-6000"), ("h100-instruct", "h100-sxm"), ("h100-2024", "h100-sxm"),
+        ("meta-h100", "h100-sxm"),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_gpu_is_no_date(name: str, expected: str) -> None:
+    with pytest.raises(CatalogError, match="no GPU of that name") as caught:
+        CATALOG.gpu(name)
+    assert caught.value.nearest == expected
+
+
+def test_the_endings_of_models_are_no_endings_of_scenarios_and_workloads() -> None:
+    for find, wanted, near in (
+        (CATALOG.scenario, "rag-chat", "rag"), (CATALOG.scenario, "quickstart-2024", "quickstart"),
+        (CATALOG.workload, "rag-base", "rag"), (CATALOG.node, "hgx-h100-2024", "hgx-h100"),
+    ):  # fmt: skip
+        with pytest.raises(CatalogError) as caught:
+            find(wanted)
+        assert caught.value.nearest == near
+    assert CATALOG.scenario("Azure_Conversation 4xH100").stem == "azure-conversation-4xh100"
+
+
+def test_releases_with_more_positions_are_models_of_their_own() -> None:
+    for name in ("qwen3-235b-a22b", "qwen3-30b-a3b", "kimi-k2"):
+        old = CATALOG.model(name)
+        new = CATALOG.model(f"{name}-{'0905' if name == 'kimi-k2' else '2507'}")
+        assert (old.layers, old.vocab, old.native_weights) == (new.layers, new.vocab, new.native_weights)
+        assert new.max_position == 262_144 > old.max_position
 
 
 def test_every_name_of_the_measured_cases_resolves_or_is_refused() -> None:

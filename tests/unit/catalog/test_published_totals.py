@@ -139,7 +139,11 @@ def test_all_published_configurations_are_read() -> None:
     found = {path.stem: CATALOG.model(str(path)) for path in sorted(SHARED.glob("*.json"))}
     assert len(found) == 33
     noted = {name for name, model in found.items() if model.notes}
-    assert noted == {"Qwen--Qwen3.5-397B-A17B", "zai-org--GLM-5"}, "these alone are approximated; all keys are known"
+    approximated = {"Qwen--Qwen3.5-397B-A17B", "zai-org--GLM-5"}
+    fp8 = "nvidia--Llama-3.1-70B-Instruct-FP8"
+    assert noted == {*approximated, fp8}, "these alone are approximated; all keys are known"
+    (note,) = found[fp8].notes
+    assert "the name says FP8" in note and "no quantization_config" in note and "bf16" in note
     assert found["moonshotai--Kimi-K2.5"].quantised_parts == ("experts",)
     assert found["moonshotai--Kimi-K2.5"].weight_bytes() / 1e9 == pytest.approx(594, rel=0.005)  # "595 GB" on its page
     assert found["MiniMaxAI--MiniMax-M2.5"].native_weights == "fp8"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from servetwin.catalog import Catalog
+from servetwin.catalog import Catalog, hf_patterns
 from servetwin.catalog.hf_modules import modules
 from servetwin.errors import CatalogError
 from servetwin.specs import ModelSpec
@@ -149,6 +149,58 @@ def test_a_broken_pattern_means_itself() -> None:
     assert read({"quant_method": "fp8", "ignore": ["re:*self_attn(", "*[", "re:.*self_attn.*"]}).quantised_parts == (
         "dense", "experts", "shared",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(([a-z_.0-9])+.)+\d+#", "repeats a group"),
+        (r"(?:.*)*#", "repeats a group"),
+        (r"(a|a)+#", "repeats a group"),
+        (r"(.+?){20}#", "repeats a group"),
+        (".*.*.*.*.*#", "5 repeated wildcards"),
+        (".?" * 40 + "#", "40 repeated wildcards"),
+        ("a?" * 40 + "#", "40 repetitions"),
+        ("(.|.)" * 40 + "#", "40 groups of alternatives"),
+        ("(?x)(.+) +#", "it is verbose"),
+        ("a" * 401, "401 characters"),
+    ],
+)
+@pytest.mark.parametrize("place", ["ignore", "targets", "quantized_layers"])
+def test_a_pattern_that_could_take_for_ever_is_refused(pattern: str, why: str, place: str) -> None:
+    text = f"re:{pattern}"
+    quantisation: dict[str, Any] = {
+        "ignore": {"quant_method": "fp8", "ignore": [text]},
+        "targets": {**GROUPS, "config_groups": {"a": {"weights": FP8, "targets": [text]}}},
+        "quantized_layers": {
+            "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+            "quantized_layers": {text: {"quant_algo": "FP8"}},
+        },
+    }[place]  # fmt: skip
+    with pytest.raises(CatalogError, match="could take too long") as caught:
+        read(quantisation)
+    assert why in str(caught.value) and str(caught.value.path).endswith(place)
+
+
+def test_patterns_that_turn_out_slow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf_patterns, "_LONGEST_S", 0.05)
+    with pytest.raises(CatalogError, match="took longer to look up") as caught:
+        read({"quant_method": "fp8", "ignore": ["re:.*.*.*.*#"]})
+    assert str(caught.value.path).endswith("ignore")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".*self_attn.*", r"^model\.layers\.(?:0|1|2|3)\.self_attn\..*$", r".*\.self_attn\.[*+?(|]?.*",
+        r".*?self_attn(\.\w+)?",
+        r"model\.layers\.\d{1,2}\.self_attn\.(q|kv)_(a|b)_proj.*|.*self_attn.*", r".*self_attn[]*)+]*.*",
+    ],
+)  # fmt: skip
+def test_common_patterns_are_read(pattern: str) -> None:
+    parts = read({"quant_method": "fp8", "ignore": [f"re:{pattern}"]}).quantised_parts
+    if ".*self_attn" in pattern or r"(?:0" in pattern:
+        assert parts == ("dense", "experts", "shared")
 
 
 @pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "qwen3-8b", "qwen3-30b-a3b", "opt-13b"])

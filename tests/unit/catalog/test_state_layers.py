@@ -96,7 +96,7 @@ def test_mamba_2_beside_attention() -> None:
     ((count, state),) = states(model)
     assert (count, state.inner, state.state) == (3, 512, 512 * 16)
     assert state.inputs == 512 + (512 + 2 * 16) + 8
-    named = read(model_type="granitemoehybrid", layer_types=["mamba", "attention"] * 2, **MAMBA2)
+    named = read(model_type="granitemoehybrid", num_local_experts=0, layer_types=["mamba", "attention"] * 2, **MAMBA2)
     assert [count for count, _ in states(named)] == [2]
 
 
@@ -146,6 +146,7 @@ def test_sparse_latent_attention_and_shared_indexers() -> None:
     sparse = {
         "model_type": "glm_moe_dsa", "kv_lora_rank": 32, "q_lora_rank": 64, "qk_nope_head_dim": 16,
         "qk_rope_head_dim": 8, "v_head_dim": 16, "index_topk": 128, "index_n_heads": 4, "index_head_dim": 128,
+        "n_routed_experts": 0,
     }  # fmt: skip
     (layer,) = read(**sparse).layers
     attention = layer.attention

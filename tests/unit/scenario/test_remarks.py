@@ -84,6 +84,19 @@ def test_nothing_to_remark(name: str, base: dict[str, Any]) -> None:
     assert found == COMPANY.get(name, [])
 
 
+def test_priorities_that_nobody_looks_at_name_the_policy_in_use(base: dict[str, Any]) -> None:
+    classes = [{**entry, "slo": {"ttft_ms": 1_000}} for entry in CLASSES]
+    edf = {"workload": {"classes": classes}, "cluster": {"engine": {"scheduling": "edf"}}}
+    (text,) = warnings_of(base, edf)
+    assert "cluster.engine.scheduling is edf, which does not" in text and "fcfs" not in text
+    cluster = {**base["cluster"], "replicas": None}
+    hardware = cluster.pop("hardware")
+    pools = [{"name": "a", "hardware": hardware, "engine": {"scheduling": "edf"}}, {"name": "b", "hardware": hardware}]
+    both = {**base, "cluster": {"pools": pools}, "workload": {**base["workload"], "classes": classes}}
+    (text,) = [text for text in warnings_of(both, {}) if "priorities-not-used" in text]
+    assert "cluster.pools.0.engine.scheduling is edf, cluster.pools.1.engine.scheduling is fcfs" in text
+
+
 def test_states_of_too_many_requests_are_refused_at_the_pool_s_path(base: dict[str, Any]) -> None:
     model = {**HYBRID, "hidden_size": 8_192, "head_dim": 1_024}
     with pytest.raises(CapacityError, match="states of") as caught:

@@ -19,6 +19,15 @@ def test_it_is_valid_as_it_is(tmp_path: Path) -> None:
     assert loaded.warnings == ()
 
 
+@pytest.mark.parametrize("name", ["123", "1e3", "1.5", "2024-05-10", "0x1F", "true", "null", "yes", "off", "No", "n"])
+def test_a_name_that_yaml_takes_for_something_else_is_text(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, file = write_starter(name)
+    assert load(f"./{file}").scenario.name == name
+
+
 def test_so_is_every_line_that_it_leaves_out(tmp_path: Path) -> None:
     _, file = write_starter(str(tmp_path / "mine"))
     text = file.read_text(encoding="utf-8")

@@ -128,6 +128,37 @@ def test_what_the_engine_would_not_run_is_said(step: Any, cluster: dict[str, Any
     assert any(word in warning for warning in warnings), warnings
 
 
+HYBRID = {
+    "model_type": "minimax", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "intermediate_size": 512, "vocab_size": 1_000, "max_position_embeddings": 2_048,
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+}  # fmt: skip
+
+
+def test_no_more_requests_fit_than_states_are_set_aside_for() -> None:
+    engine = {"engine": {"max_num_seqs": 64}}
+    within = explained(64, 100, model=HYBRID, cluster=engine)
+    assert within["memory"]["fits"] and within["memory"]["kv_capacity_tokens"] > 65 * 112
+    assert within["memory"]["max_batch_at_context"] == within["memory"]["max_requests_with_state"] == 64
+    for step in ((65, 100, None), (64, 100, 16)):
+        beyond = explained(*step, model=HYBRID, cluster=engine)
+        assert not beyond["memory"]["fits"]
+        assert beyond["memory"]["max_context_at_batch"] == 0
+        assert any("the states of no more" in text for text in beyond["warnings"])
+        assert not any("the KV cache has room" in text for text in beyond["warnings"])
+    plain = explained(65, 100, cluster=engine)
+    assert plain["memory"]["fits"] and plain["memory"]["max_requests_with_state"] is None
+    assert plain["memory"]["max_batch_at_context"] > 64
+
+
+def test_what_is_approximated_in_the_model_is_said() -> None:
+    noted = {**HYBRID, "layer_types": ["full_attention"] * 4, "frobnication_rank": 3}
+    warnings = explained(4, 100, model=noted)["warnings"]
+    assert any("were not read: frobnication_rank (check model-approximated)" in text for text in warnings)
+    assert any("(check model-approximated)" in text for text in explained(1, 10, model="qwen3-next-80b-a3b", cluster={
+        "parallel": {"tensor": 4}})["warnings"])  # fmt: skip
+
+
 def test_pools() -> None:
     pools = {
         "hardware": None,

@@ -139,7 +139,8 @@ def chat(**change: Any) -> bytes:
         (replaced(VIDUR, ",109", ',"109'), "no CSV"),
         (replaced(SPLITWISE, "2.0,1,396", "2.0,2,396"), "batch_size is not 1"),
         (replaced(SPLITWISE, "2.0,1,396", "2.0,1,-1"), "prompt_size"),
-        (replaced(BURSTGPT, "45,ChatGPT,1087,0", "45,ChatGPT,0,0"), "Request tokens"),
+        (replaced(BURSTGPT, "45,ChatGPT,1087,0", "45,ChatGPT,0,5"), "Request tokens"),
+        (replaced(BURSTGPT, "45,ChatGPT,1087,0", "45,ChatGPT,x,0"), "Request tokens"),
         (replaced(BURSTGPT, "45,ChatGPT,1087,0", "45,ChatGPT,1087,-1"), "Response tokens"),
         (replaced(BURSTGPT, "45,ChatGPT,1087,0", "x,ChatGPT,1087,5"), "Timestamp"),
         (chat(hash_ids=[5, 6, 7]), "hash_ids has 3 entries for 50 tokens"),
@@ -174,6 +175,14 @@ def test_failed_requests_of_burstgpt_are_reported(tmp_path: Path, stream_of: Bui
     assert [r.class_name for r in requests] == ["ChatGPT", "GPT-4"]
     path.write_text(BURSTGPT.splitlines()[0] + "\n45,ChatGPT,1087,0,1087,API log\n")
     assert "none of the 1 rows" in failure(path).message
+
+
+def test_a_failed_request_of_burstgpt_need_not_have_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for cells in ("0,0", "0.0,0", "0,0.0"):
+        path.write_bytes(replaced(BURSTGPT, "45,ChatGPT,1087,0", f"45,ChatGPT,{cells}"))
+        counts = read(path).counts
+        assert (counts.read, counts.failed, counts.skipped, counts.requests) == (3, 1, 0, 2)
 
 
 def test_sessions_of_the_later_burstgpt(tmp_path: Path) -> None:
@@ -389,12 +398,49 @@ def test_a_run_can_be_replayed_from_its_own_results(tmp_path: Path) -> None:
         ({"arrival_s": pa.array([0.5, float("nan"), 1.0])}, "arrival_s is no time"),
         ({"arrival_s": pa.array([0.5, None, 1.0])}, "arrival_s is no time"),
         ({"output_tokens": pa.array([1, 0, 1])}, "output_tokens is no number of tokens"),
+        ({"prompt_tokens": pa.array([5.0, 5.5, 6.0])}, "prompt_tokens is no number of tokens"),
+        ({"class": pa.array([1, 2, 1])}, "class has no text"),
+        ({"class": pa.array([1, 2, 1]).dictionary_encode()}, "class has no text"),
+        ({"class": pa.array([["a"], ["b"], []])}, "class has no text"),
+        ({"session_id": pa.array([1.0, 2.0, 1.0])}, "session_id has no whole numbers"),
+        ({"arrival_s": None, "class": None}, "no column arrival_s"),
     ],
 )
 def test_a_table_that_is_not_ours(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     path.write_bytes(own_table(**change))
     assert says in failure(path).message
+
+
+def test_a_fraction_of_a_token_is_shown_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes(own_table(prompt_tokens=pa.array([5.0, 5.5, 6.0])))
+    error = failure(path)
+    assert (error.path, error.found) == ("prompt_tokens, row 2", "5.5")
+
+
+@pytest.mark.parametrize(
+    ("change", "classes"),
+    [
+        ({"class": None, "session_id": None, "request_id": None}, []),
+        ({"class": pa.nulls(3)}, []),
+        ({"class": pa.array(["a", "b", "a"], pa.large_string())}, ["a", "a", "b"]),
+        ({"class": pa.array(["a", None, "a"]).dictionary_encode()}, ["a", "a", ""]),
+        ({"prompt_tokens": pa.array([374.0, 879.0, 396.0])}, ["chat", "chat", "batch"]),
+    ],
+)
+def test_a_table_with_the_least_that_is_needed(change: dict[str, Any], classes: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes(own_table(**change))
+    trace = read(path)
+    assert [prompt for _, prompt, _ in rows(trace)] == [374, 396, 879]
+    assert [trace.class_names[number] for number in trace.classes] == classes
+
+
+def test_another_table_of_a_run_is_no_trace(tmp_path: Path) -> None:
+    execute(load_scenario("quickstart", ["run.requests=20"]), out=tmp_path / "out", figures=False)
+    error = failure(tmp_path / "out" / "timeseries.parquet")
+    assert "no column arrival_s" in error.message
 
 
 def test_a_damaged_table(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@
 asked, prompt and output tokens, their sum, and where the request came from. Later releases add ``Session ID`` and
 ``Elapsed time``. The full files were not at hand: the columns are those of the upstream README and release notes.
 
-A row with 0 response tokens is a request that failed: it is counted and left out. The model becomes the request's
-class. Where there are sessions, a numeric ``Session ID`` becomes its session. Prompts share nothing.
+A row with 0 response tokens is a request that failed, with or without request tokens: it is counted and left out. The
+model becomes the request's class. Where there are sessions, a numeric ``Session ID`` becomes its session. Prompts share
+nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from servetwin.workload.traces.csv_rows import Cells, CsvFormat, time_ps, tokens
 from servetwin.workload.traces.format import MAX_ID, NO_SESSION, FailedRow, Row, RowError
 
 SESSION = "Session ID"
+
+_NONE = ("0", "0.0")
 
 
 class BurstGptFormat(CsvFormat):
@@ -31,8 +34,11 @@ class BurstGptFormat(CsvFormat):
         session_at = header.index(SESSION) if SESSION in header else -1
 
         def row(cells: Cells) -> Row:
-            at, prompt = time_ps(cells[time], "Timestamp"), tokens(cells[request], "Request tokens")
-            if cells[response] in ("0", "0.0"):
+            at = time_ps(cells[time], "Timestamp")
+            failed = cells[response] in _NONE
+            # Of a request that failed not even the prompt need have been counted.
+            prompt = 0 if failed and cells[request] in _NONE else tokens(cells[request], "Request tokens")
+            if failed:
                 raise FailedRow("the request failed: it has 0 response tokens", cells[response], "1 or more")
             output = tokens(cells[response], "Response tokens")
             session = _session(cells[session_at]) if session_at >= 0 else NO_SESSION

@@ -39,18 +39,19 @@ OPTIONAL = {"session_id": "int64", "class": "string"}
 _BLOCK = 1 << 16
 
 
-class _NoNumbers(Exception):
-    """A column that should hold numbers holds something else.
+class _BadColumn(Exception):
+    """A column holds something else than it should.
 
     Args:
+        message: what is wrong.
         name: the column.
-        kind: its type.
+        found: its type, or the value.
+        allowed: what it should hold.
     """
 
-    def __init__(self, name: str, kind: str) -> None:
-        super().__init__(name, kind)
-        self.name = name
-        self.kind = kind
+    def __init__(self, message: str, name: str, found: str, allowed: str) -> None:
+        super().__init__(message)
+        self.message, self.name, self.found, self.allowed = message, name, found, allowed
 
 
 class OwnTable(FileFormat):
@@ -89,19 +90,23 @@ class _Table:
         """Append the rows of a batch.
 
         Raises:
-            _NoNumbers: a column has none.
+            _BadColumn: a column has no numbers, or one of tokens has fractions.
         """
         has = batch.schema.names
         self.times_s.frombytes(_numbers(batch, "arrival_s").astype(np.float64).tobytes())
         for name, column in (("prompt_tokens", self.prompts), ("output_tokens", self.outputs)):
             # What does not fit is no number of tokens either.
             values = np.clip(np.nan_to_num(_numbers(batch, name), nan=-1), -1, 2**31 - 1)
+            broken = np.flatnonzero(values != np.floor(values))
+            if len(broken):
+                at = f"{name}, row {len(column) + int(broken[0]) + 1}"
+                raise _BadColumn(f"{name} is no number of tokens", at, f"{values[broken[0]]:g}", COUNT_ALLOWED)
             column.frombytes(values.astype(np.int32).tobytes())
         sessions = np.full(len(batch), NO_SESSION)
         if "session_id" in has:
             sessions = _numbers(batch, "session_id")
             if sessions.dtype.kind != "i":
-                raise _NoNumbers("session_id", str(batch.schema.field("session_id").type))
+                raise _no_numbers("session_id", batch.schema.field("session_id").type, "whole numbers")
         self.sessions.frombytes(np.maximum(sessions, NO_SESSION).astype(np.int64).tobytes())
         codes = _class_codes(batch.column("class"), self.names) if "class" in has else np.zeros(len(batch), np.int32)
         self.classes.frombytes(codes.tobytes())
@@ -132,21 +137,23 @@ def _read(path: Path, shown: str) -> _Table:
     table = _Table()
     try:
         with _opened(path, shown) as stream:
-            file = parquet.ParquetFile(stream, read_dictionary=["class"])
+            file = parquet.ParquetFile(stream)
             names = file.schema_arrow.names
             for name in NUMBERS:
                 if name not in names:
                     raise TraceError(
                         f"the table has no column {name}", file=shown, found=", ".join(names), allowed=OwnTable.layout
                     )
+            if "class" in names:
+                _check_text("class", file.schema_arrow.field("class").type)
+                # A class is stored once for many rows, and read as it is stored.
+                file = parquet.ParquetFile(stream, metadata=file.metadata, read_dictionary=["class"])
             wanted = [*NUMBERS, *(name for name in OPTIONAL if name in names)]
             for batch in file.iter_batches(_BLOCK, columns=wanted, use_threads=False):
                 batch.validate(full=True)
                 table.add(batch)
-    except _NoNumbers as error:
-        raise TraceError(
-            f"the column {error.name} has no numbers", file=shown, path=error.name, found=error.kind, allowed="numbers"
-        ) from None
+    except _BadColumn as error:
+        raise TraceError(error.message, file=shown, path=error.name, found=error.found, allowed=error.allowed) from None
     except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError) as error:
         reason = (str(error).splitlines() or ["it ends too soon"])[0]
         raise TraceError(f"the Parquet file is damaged: {reason[:200]}", file=shown) from None
@@ -167,14 +174,31 @@ def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[Any]]
     """A column of numbers; null counts as −1.
 
     Raises:
-        _NoNumbers: there are none.
+        _BadColumn: there are none.
     """
     import pyarrow.types as types
 
     column = batch.column(name)
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
-        raise _NoNumbers(name, str(column.type))
+        raise _no_numbers(name, column.type)
     return _filled(column)
+
+
+def _no_numbers(name: str, kind: pa.DataType, allowed: str = "numbers") -> _BadColumn:
+    return _BadColumn(f"the column {name} has no {allowed}", name, str(kind), allowed)
+
+
+def _check_text(name: str, kind: pa.DataType) -> None:
+    """Refuse a column of anything but text, or of nothing at all.
+
+    Raises:
+        _BadColumn: it is one.
+    """
+    import pyarrow.types as types
+
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(inner) or types.is_large_string(inner) or types.is_null(inner)):
+        raise _BadColumn(f"the column {name} has no text", name, str(kind), "text")
 
 
 def _filled(column: pa.Array) -> np.ndarray[Any, np.dtype[Any]]:
@@ -186,8 +210,10 @@ def _class_codes(column: pa.Array, known: dict[str, int]) -> np.ndarray[Any, np.
     """The number of each row's class in ``known``, which grows; 0 = none."""
     import pyarrow.types as types
 
-    if not (types.is_dictionary(column.type) and types.is_string(column.type.value_type)):
+    if types.is_null(column.type):
         return np.zeros(len(column), np.int32)
+    if not types.is_dictionary(column.type):
+        column = column.dictionary_encode()
     numbers = [known.setdefault(name or "", len(known)) for name in column.dictionary.to_pylist()]
     # The last one stands for null, which is −1.
     return np.asarray(np.array([*numbers, 0], np.int32)[_filled(column.indices)], np.int32)
