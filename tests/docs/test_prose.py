@@ -23,7 +23,7 @@ CONSTANTS = {
         "1 − {roofline.expert_overlap} · (k/E)²",
         "log₂(n) · {roofline.link_latency} + ring time / {roofline.link_efficiency}",
         "memory − {memory.unavailable}",
-        "overhead = {memory.overhead}",
+        "overhead = {memory.overhead} + [tensor > 1] · {memory.collectives}",
     ],
 }
 """Sentences that quote constants of the default calibration."""

@@ -24,6 +24,7 @@ _NAMED_OTHERWISE = {
     "greedy": "sampling_s", "top-p": "sampling_s", "front_end.per_request": "front_end_s",
     "per_prompt_token": "front_end_s_per_token", "output.per_request": "output_s_per_request",
     "unavailable": "unavailable_bytes", "memory.overhead": "overhead_bytes",
+    "collectives": "collectives_bytes",
 }  # fmt: skip
 """Fields of files whose attribute has another name; the end of the path decides."""
 

@@ -137,6 +137,7 @@ def read_calibration(path: Path) -> Calibration:
         output_s_per_request=output.quantity("per_request", "seconds"),
         unavailable_bytes=memory.quantity("unavailable", "bytes"),
         overhead_bytes=memory.quantity("overhead", "bytes"),
+        collectives_bytes=memory.quantity("collectives", "bytes"),
         kernels=tuple((gpu, _kernel_constants(kernels.inner(gpu))) for gpu in kernels.names()),
         architectures=tuple((item, architectures.text(item)) for item in architectures.names()),
         sources=sources,

@@ -170,7 +170,7 @@ def calibration_schema() -> Schema:
         "sampling": whole(dict.fromkeys(SAMPLING, seconds)),
         "front_end": whole({"per_request": seconds, "per_prompt_token": seconds}),
         "output": whole({"per_request": seconds}),
-        "memory": whole({"unavailable": amount, "overhead": amount}),
+        "memory": whole({"unavailable": amount, "overhead": amount, "collectives": amount}),
         "kernels": {"type": "object", "additionalProperties": whole(kernels), "description": "By name of the GPU."},
         "architectures": {
             "type": "object", "additionalProperties": _TEXT,

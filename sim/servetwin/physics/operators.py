@@ -29,6 +29,9 @@ ACTIVATION_BYTES = 2.0
 #: Tokens after which the prefill kernels of constant-state layers write the state, flash-linear-attention's chunk.
 _STATE_CHUNK = 64
 
+#: The name of the routed experts.
+EXPERTS = "experts"
+
 #: Weight types whose activations are quantised on the fly before the product.
 _EIGHT_BIT = ("fp8", "int8")
 _FOUR_BIT = ("int4", "mxfp4", "nvfp4")
@@ -226,6 +229,11 @@ def _arithmetic(dtype: str, machine: Machine) -> float:
     return rate * machine.calibration.eight_bit_compute if dtype in _EIGHT_BIT else rate
 
 
+def on_tokens(operator: Operator) -> bool:
+    """Whether an operator runs on the tokens that carry a request, not on the padded ones of a captured graph."""
+    return operator.name == EXPERTS
+
+
 def layer_operators(
     model: ModelSpec, attention: Attention, mlp: DenseMlp | MoeMlp, *, weights: str, tensor: int, machine: Machine,
 ) -> list[Operator]:  # fmt: skip
@@ -255,7 +263,7 @@ def layer_operators(
         part = {"mlp": "dense", "shared": "shared"}.get(name.split(".")[0])
         operators.append(Gemm(name, outer, deep, model.dtype_of(part, weights) if part else dtype, machine))
     if isinstance(mlp, MoeMlp):
-        operators.append(Experts("experts", hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
+        operators.append(Experts(EXPERTS, hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
     if isinstance(attention, StateAttention):
         flops, state = attention.state_flops() / tensor, attention.state_bytes(tensor)
         operators.append(StateUpdate("attention.state", flops, state, machine))

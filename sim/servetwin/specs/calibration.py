@@ -68,7 +68,8 @@ class Calibration:
         front_end_s_per_token: the same per prompt token: tokenising, hashing [s].
         output_s_per_request: delay of a step's tokens per request in the step: detokenising, streaming [s].
         unavailable_bytes: memory that the driver reports and the runtime does not hand out [B].
-        overhead_bytes: what the engine takes besides weights and KV cache [B].
+        overhead_bytes: what the engine takes besides weights, KV cache and what ``physics.memory`` works out [B].
+        collectives_bytes: buffers of the collectives, where ranks share out a model [B].
         kernels: constants by name of the GPU.
         architectures: which GPU's constants stand for another GPU of the same architecture.
         sources: where the figures come from: ``(what, who says so, date)``.
@@ -93,6 +94,7 @@ class Calibration:
     output_s_per_request: float
     unavailable_bytes: float
     overhead_bytes: float
+    collectives_bytes: float
     kernels: tuple[tuple[str, KernelConstants], ...]
     architectures: tuple[tuple[str, str], ...] = ()
     sources: tuple[tuple[str, str, str], ...] = ()

@@ -41,7 +41,7 @@ def by_name(items: list[Item]) -> dict[str, Item]:
 
 def test_a_decode_step_of_llama_by_hand() -> None:
     """Llama-3.1-8B: 32 layers, hidden 4096, 32 heads and 8 KV heads of 128, MLP 14336, vocabulary 128256."""
-    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), shape(32, 2000), CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), shape(32, 2000), H100))
     assert set(items) == {
         "attention.qkv", "attention.out", "mlp.up", "mlp.down", "element-wise", "attention.decode",
         "attention.requests", "host", "logits", "sampling",
@@ -68,7 +68,7 @@ def test_a_decode_step_of_llama_by_hand() -> None:
 
 def test_a_prefill_chunk_by_hand() -> None:
     step = shape(0, 0, chunks=((2048, 100),))
-    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), step, CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), step, H100))
     prefill = items["attention.prefill"]
     pairs = 2048 * 100 + 2048 * 2049 // 2
     assert prefill.flops == 32 * pairs * 4 * 32 * 128
@@ -80,7 +80,7 @@ def test_a_prefill_chunk_by_hand() -> None:
 
 
 def test_communication_and_its_floor() -> None:
-    items = by_name(itemize(prices("llama-3.1-70b", "h100-sxm", 4), shape(64, 500), CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-70b", "h100-sxm", 4), shape(64, 500), H100))
     reduce = items["all-reduce"]
     assert reduce.wire_bytes == 2 * 80 * 64 * 8192 * 2
     assert reduce.ps["communication"] == reduce.total_ps > reduce.wire_bytes / 450e9 * 1e12
@@ -107,7 +107,7 @@ def test_items_add_up_and_nothing_is_left_over(
 ) -> None:  # fmt: skip
     step_time = prices(model, gpu, tensor, weights, "top-p")
     step = shape(batch, context, step_time.windows, chunks, width)
-    items = itemize(step_time, step, CALIBRATION, CATALOG.gpu(gpu))
+    items = itemize(step_time, step, CATALOG.gpu(gpu))
     price = step_time.price(step)
     columns = {column: sum(item.ps[column] for item in items) for column in COLUMNS.values()}
     assert columns == {
