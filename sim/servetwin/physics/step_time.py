@@ -71,7 +71,7 @@ class RooflineStepTime:
             (layer.count, operator)
             for layer in model.layers
             for operator in layer_operators(
-                model, layer.attention, layer.mlp, weights=weights, tensor=tensor, machine=machine
+                model, layer.attention, layer.mlp, weights=weights, kv_cache=kv_cache, tensor=tensor, machine=machine
             )
         ]
         self.head: Operator = head_operator(model, tensor, machine)

@@ -211,8 +211,8 @@ class TableAttention(AttentionPrices):
                 seconds.append(found)
         floor_s = max(group.read_s, group.pair_s)
         if len(seconds) < 2:
-            kernels = self._machine.kernels
-            return kernels.attention_per_request_s * decodes + group.launch_s, floor_s / kernels.kv_memory
+            curve = self._machine.kernels.attending(self._kv_cache)
+            return curve.per_head_s * group.heads.queries * decodes + group.launch_s, floor_s / curve.memory
         line = relative_line(tokens, seconds, floor_s)
         if line[1] == floor_s:
             self._book.raise_once(name)
@@ -246,7 +246,8 @@ class TableAttention(AttentionPrices):
         if found is None:
             asked = self._book.ask(_PREFILL, self._database.prefill, new, before, group.heads)
             if asked is None:
-                pairs = attended_pairs(new, before, group.heads.window)
-                asked = group.launch_s + pairs * group.pair_s / self._machine.calibration.prefill_attention
+                curve = self._machine.kernels.attending(self._kv_cache)
+                pairs = attended_pairs(new, before, group.heads.window) + curve.ramp_tokens * new
+                asked = group.launch_s + pairs * group.pair_s / curve.compute
             found = self._chunk_s[key] = asked
         return found

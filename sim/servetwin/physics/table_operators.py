@@ -114,7 +114,7 @@ def measured_operator(
     Notes
     -----
     Norms, rotary embedding and activation are measured by nobody. Their traffic stays as it is; of the layer's
-    constant, which has the launch of attention in it, the part that measured attention has too is taken away.
+    constant, which is the launch of attention by its curve, the part that measured attention has too is taken away.
     """
     if isinstance(operator, Gemm):
         arguments: tuple[object, ...] = (round(operator.outer), round(operator.inner), operator.dtype)
@@ -124,8 +124,10 @@ def measured_operator(
         shape = ExpertShape(operator.hidden, mlp.intermediate, mlp.top_k, mlp.experts, operator.tensor, operator.dtype)
         return TableOperator(operator, database.experts, (shape,), machine.gpu, book)
     if isinstance(operator, ElementWise) and attention_s is not None:
-        left_s = max(0.0, machine.kernels.layer_s - attention_s)
-        return replace(operator, machine=replace(machine, kernels=replace(machine.kernels, layer_s=left_s)))
+        curve = machine.kernels.attending(operator.kv_cache)
+        left = replace(curve, launch_s=max(0.0, curve.launch_s - attention_s))
+        kernels = replace(machine.kernels, attention=(("bf16", left),))
+        return replace(operator, machine=replace(machine, kernels=kernels))
     return operator
 
 

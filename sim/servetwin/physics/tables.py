@@ -50,8 +50,9 @@ class TableStepTime(RooflineStepTime):
         self.operators = []
         for index, layer in enumerate(model.layers):
             plain: list[Operator] = layer_operators(
-                model, layer.attention, layer.mlp, weights=weights, tensor=tensor, machine=machine
-            )
+                model, layer.attention, layer.mlp, weights=weights, kv_cache=self.kv_cache, tensor=tensor,
+                machine=machine,
+            )  # fmt: skip
             constant_s = self._measured.constant_s(index)
             self.operators += [
                 (layer.count, measured_operator(operator, database, machine, book, constant_s)) for operator in plain

@@ -14,6 +14,9 @@ from servetwin.physics.step_time import RooflineStepTime
 CATALOG = Catalog()
 CALIBRATION = CATALOG.calibration("default")
 H100 = CATALOG.gpu("h100-sxm")
+KERNELS = CALIBRATION.kernels_for("h100-sxm", "hopper")
+assert KERNELS is not None
+PRODUCT, ATTENTION = KERNELS.product("bf16"), KERNELS.attending("bf16")
 
 
 def prices(model: str, gpu: str, tensor: int = 1, weights: str = "auto", sampling: str = "greedy") -> RooflineStepTime:
@@ -51,8 +54,9 @@ def test_a_decode_step_of_llama_by_hand() -> None:
     # Weights 6144 x 4096 in bf16, and 32 rows in and out.
     assert qkv.bytes_moved == 32 * 2 * (6144 * 4096 + 32 * (6144 + 4096))
     assert qkv.flops == 32 * 2 * 32 * 6144 * 4096
-    memory, compute = qkv.bytes_moved / 32 / (0.89 * 3.35e12), qkv.flops / 32 / (0.80 * 989e12)
-    each = (memory**3 + compute**3) ** (1 / 3) + 4.0e-6
+    memory = qkv.bytes_moved / 32 / (PRODUCT.memory * 3.35e12)
+    compute = qkv.flops / 32 / (PRODUCT.compute * 989e12)
+    each = (memory**3 + compute**3) ** (1 / 3) + PRODUCT.launch_s
     assert qkv.total_ps == pytest.approx(32 * each * 1e12, abs=100)
     assert qkv.floor_s == pytest.approx(qkv.bytes_moved / 3.35e12)
     decode = items["attention.decode"]
@@ -60,9 +64,11 @@ def test_a_decode_step_of_llama_by_hand() -> None:
     assert decode.bytes_moved == 32 * 32 * 2000 * 2 * 8 * 128 * 2
     assert decode.flops == 32 * 32 * 2000 * 4 * 32 * 128
     # The price per token of context is a whole number of picoseconds, rounded up.
-    assert decode.ps["memory"] == decode.total_ps == 64_000 * -(-(32 * 4096 * 10**12) // round(0.95 * 3.35e12))
-    assert items["attention.requests"].total_ps == pytest.approx(32 * 32 * 0.11e6, rel=1e-6)
-    assert items["host"].ps == {"compute": 0, "memory": 0, "communication": 0, "overhead": 560_000_000}
+    assert (
+        decode.ps["memory"] == decode.total_ps == 64_000 * -(-(32 * 4096 * 10**12) // round(ATTENTION.memory * 3.35e12))
+    )
+    assert items["attention.requests"].total_ps == pytest.approx(32 * 32 * 32 * ATTENTION.per_head_s * 1e12, abs=40)
+    assert items["host"].ps == {"compute": 0, "memory": 0, "communication": 0, "overhead": 510_000_000}
     assert items["sampling"].total_ps == pytest.approx(32 * 0.3e6 * 128_256 / 32_000, rel=1e-6)
 
 
@@ -73,9 +79,15 @@ def test_a_prefill_chunk_by_hand() -> None:
     pairs = 2048 * 100 + 2048 * 2049 // 2
     assert prefill.flops == 32 * pairs * 4 * 32 * 128
     assert prefill.bytes_moved == 32 * 2148 * 2 * 8 * 128 * 2
-    assert prefill.ps["compute"] == prefill.total_ps == pytest.approx(prefill.flops / (0.5 * 989e12) * 1e12, abs=10)
+    assert (
+        prefill.ps["compute"]
+        == prefill.total_ps
+        == pytest.approx(
+            (pairs + 2048 * ATTENTION.ramp_tokens) * 32 * 4 * 32 * 128 / (ATTENTION.compute * 989e12) * 1e12, abs=10
+        )
+    )
     assert "attention.decode" not in items
-    assert items["host"].total_ps == 610_000_000
+    assert items["host"].total_ps == 560_000_000
     assert items["logits"].flops == 2 * 128_256 * 4096
 
 
