@@ -156,8 +156,10 @@ def _curves(curve: type, dtypes: tuple[str, ...], about: str) -> Schema:
         else:
             numbers[field.name] = {"type": "number", "minimum": 0} if field.name == "ramp_tokens" else _SHARE
     needed = tuple(name for name in numbers if name != "quantise")
-    by_type = dict.fromkeys(dtypes, described_as(_mapping(numbers, needed), curve))
-    return _mapping(by_type, ("bf16",), about)
+    return {
+        "type": "object", "propertyNames": {"enum": list(dtypes)}, "required": ["bf16"], "description": about,
+        "additionalProperties": described_as(_mapping(numbers, needed), curve),
+    }  # fmt: skip
 
 
 def _kernels() -> Schema:
