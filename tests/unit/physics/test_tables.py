@@ -11,6 +11,7 @@ from tests.unit.physics.fake_tables import FakeTables
 
 from servetwin.catalog import Catalog
 from servetwin.physics.itemize import itemize
+from servetwin.physics.measured import Heads, NotMeasuredError
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.table_attention import CONTEXTS, relative_line
@@ -83,6 +84,35 @@ def test_chunks_by_hand() -> None:
         32 * (8e-6 + 3.2e-6) * 1e12, rel=1e-4
     )
     assert alone == sum(item.total_ps for item in items.values())
+
+
+class _FewTables(FakeTables):
+    """Attention of one request, and of chunks up to 100 tokens."""
+
+    def decode(self, requests: int, context: int, heads: Heads) -> float:
+        if requests > 1:
+            raise NotMeasuredError("no such batch")
+        return super().decode(requests, context, heads)
+
+    def prefill(self, new: int, before: int, heads: Heads) -> float:
+        if new > 100:
+            raise NotMeasuredError("no such chunk")
+        return super().prefill(new, before, heads)
+
+
+def test_batches_and_chunks_that_are_not_measured_follow_the_curve_of_attention() -> None:
+    """Curve of H100 in bf16: 0.945 of 3.35 TB/s, 1.74 ns per head; 0.693 of 989 TFLOPS, 502 tokens of ramp."""
+    of = prices(tables=_FewTables())
+    launch = 10e-6 + 4 * 1 * 32 * 128 / 4e14
+    decode = by_name(of, step(of, 32, 1_000))
+    read = 32_000 * 8 * 128 * 4 / (0.945 * 3.35e12)
+    assert decode["attention.decode"].total_ps == pytest.approx(32 * read * 1e12, rel=1e-4)
+    assert decode["attention.requests"].total_ps == pytest.approx(32 * (launch + 32 * 32 * 1.74e-9) * 1e12, rel=1e-4)
+    chunk = by_name(of, step(of, 0, 0, ((512, 0),)))
+    pairs = 512 * 513 / 2 + 512 * 502
+    assert chunk["attention.prefill"].total_ps == pytest.approx(
+        32 * pairs * 4 * 32 * 128 / (0.693 * H100.peak("bf16")) * 1e12, rel=1e-4
+    )
 
 
 def test_all_reduces_by_hand() -> None:
