@@ -49,9 +49,8 @@ def _policy(policy: type[Policy]) -> Iterator[str]:
 
 def commands() -> str:
     """Every command with its arguments and options, from the program itself."""
-    group = typer.main.get_command(app)
     lines: list[str] = []
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in _commands(typer.main.get_command(app)):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = [(p.metavar or p.name).upper() for p in arguments]
         usage = [text if p.required else f"[{text}]" for text, p in zip(usage, arguments, strict=True)]
@@ -64,6 +63,15 @@ def commands() -> str:
             lines.append(f"| {spelled}{value} | {cell(option.help)} |")
         lines.append("")
     return "\n".join(lines).strip()
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Commands with their full names; those of a group of commands after it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def hardware() -> str:
@@ -93,6 +101,15 @@ def catalogued(kind: str) -> str:
     return "\n".join(["| name | |", "|---|---|", *(f"| `{row['name']}` | {cell(row['about'])} |" for row in rows)])
 
 
+def _leaves(content: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings by dotted name."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
 def calibration() -> str:
     """The constants of the default calibration: those of all GPUs, those of each, and where they come from."""
     path = _CATALOG.describe("calibrations", "default")["file"]
@@ -104,8 +121,9 @@ def calibration() -> str:
     kernels = content["kernels"]
     lines += ["", "| constant, by GPU | " + " | ".join(f"`{gpu}`" for gpu in kernels) + " |"]
     lines.append("|---|" + "--:|" * len(kernels))
-    for name in next(iter(kernels.values())):
-        lines.append(f"| `{name}` | " + " | ".join(str(constants[name]) for constants in kernels.values()) + " |")
+    by_gpu = {gpu: dict(_leaves(constants)) for gpu, constants in kernels.items()}
+    for name in dict.fromkeys(name for constants in by_gpu.values() for name in constants):
+        lines.append(f"| `{name}` | " + " | ".join(str(found.get(name, "–")) for found in by_gpu.values()) + " |")
     lines += ["", "Sources:", ""]
     lines += [f"- {cell(entry['what'])}: {cell(entry['source'])} ({entry['date']})" for entry in content["sources"]]
     return "\n".join(lines)

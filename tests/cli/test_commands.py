@@ -35,7 +35,8 @@ def test_help_names_every_command(cli: Cli) -> None:
     outcome = cli("--help")
     assert outcome.code == 0
     commands = [command.name for command in app.registered_commands]
-    assert len(commands) >= 8
+    commands += [group.typer_instance.info.name for group in app.registered_groups if group.typer_instance]
+    assert len(commands) >= 9
     for command in commands:
         assert command is not None and f" {command} " in outcome.out
         assert cli(command, "--help").code == 0

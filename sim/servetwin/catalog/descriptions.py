@@ -24,6 +24,7 @@ _NAMED_OTHERWISE = {
     "greedy": "sampling_s", "top-p": "sampling_s", "front_end.per_request": "front_end_s",
     "per_prompt_token": "front_end_s_per_token", "output.per_request": "output_s_per_request",
     "unavailable": "unavailable_bytes", "memory.overhead": "overhead_bytes",
+    "collectives": "collectives_bytes",
 }  # fmt: skip
 """Fields of files whose attribute has another name; the end of the path decides."""
 
@@ -31,6 +32,14 @@ _COMMON = {"what": "the figures that the source is of.", "kind": "which of the a
 
 _INSIDE = re.compile(r"[;,]? ?\(?see `[a-z]+\.[\w.]+`\)?")
 """What docstrings say to those who read the code."""
+
+_IN_WORDS = (
+    ("None =", "null ="),
+    ("None where", "left out where"),
+    ("`Calibration.sampling_s`", "`sampling`"),
+    ("`ExpertsCurve.launch_s`", "the constant `launch` of experts"),
+)
+"""What docstrings call otherwise than files do."""
 
 
 def docstring_fields(text: str) -> tuple[str, dict[str, str]]:
@@ -83,9 +92,14 @@ def _field(field: Schema, about: Mapping[str, str], path: str) -> Schema:
     return field
 
 
-def _alternative(schema: Schema) -> Schema:
-    body, about = _of_class(_ALTERNATIVES[schema["properties"]["kind"]["const"]])
+def described_as(schema: Schema, owner: type) -> Schema:
+    """A copy of the schema of a mapping in which it and each field say what they mean: what ``owner`` says of them."""
+    body, about = _of_class(owner)
     return {**_mapping(schema, about, ""), "description": _plain(body)}
+
+
+def _alternative(schema: Schema) -> Schema:
+    return described_as(schema, _ALTERNATIVES[schema["properties"]["kind"]["const"]])
 
 
 def _of_class(owner: type) -> tuple[str, dict[str, str]]:
@@ -101,6 +115,7 @@ def _meaning(path: str, about: Mapping[str, str]) -> str:
 def _plain(text: str) -> str:
     """A sentence for readers of a file instead of the code."""
     plain = _INSIDE.sub("", " ".join(text.replace("``", "`").split()))
-    plain = plain.replace("None =", "null =").replace("`Calibration.sampling_s`", "`sampling`")
+    for code, words in _IN_WORDS:
+        plain = plain.replace(code, words)
     # A symbol at the beginning keeps its case.
     return plain if plain[1:2] == " " else plain[:1].upper() + plain[1:]

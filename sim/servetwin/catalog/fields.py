@@ -106,6 +106,14 @@ class Fields:
             )  # fmt: skip
         return str(value)
 
+    def choice_of(self, name: str, allowed: Iterable[str]) -> None:
+        """Refuse a field whose name is not in ``allowed``; its value is left to be taken."""
+        known = list(allowed)
+        if name not in known:
+            raise self.error(
+                "this is not one of the known names", name, found=name, allowed=known, nearest=nearest_name(name, known)
+            )
+
     def quantity(self, name: str, dimension: str, default: Any = _MISSING) -> float:
         """A figure with its unit, in the base unit of ``dimension``."""
         value = self.take(name, default)

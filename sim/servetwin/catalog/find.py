@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from servetwin.catalog.calibration import read_calibration
 from servetwin.catalog.describe import describe_gpu, describe_model
-from servetwin.catalog.hardware import read_calibration, read_gpu
+from servetwin.catalog.hardware import read_gpu
 from servetwin.catalog.model import CONFIG, model_from_mapping, read_model, read_model_mapping
 from servetwin.catalog.names import fold, fold_plain, is_two_names, nearest, with_precision
 from servetwin.catalog.servers import read_link, read_node, read_storage

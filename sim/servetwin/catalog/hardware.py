@@ -1,4 +1,4 @@
-"""GPU profiles and calibrations: the YAML of ``hardware_profiles/gpus`` and ``hardware_profiles/calibrations``."""
+"""GPU profiles: the YAML of ``hardware_profiles/gpus``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from servetwin.catalog.fields import Fields
 from servetwin.catalog.figures import Figures
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import nearest_name
-from servetwin.specs import Calibration, Gpu, KernelConstants
-from servetwin.specs.calibration import SAMPLING
-
-_MATH = ("bf16", "fp8", "fp4")
+from servetwin.specs import Gpu
 
 PEAKS = ("bf16", "fp8", "int8", "fp4")
 """Data types whose peak a profile may give: bf16 it must, and bf16 stands for those that it leaves out."""
@@ -39,6 +36,7 @@ def read_gpu(path: Path) -> Gpu:
         price_per_hour_usd=figures.optional(fields, "price_per_hour_usd", None),
         tdp_watts=figures.optional(fields, "tdp", "watts"),
         all_reduce=_all_reduce(fields, figures),
+        l2_bytes=figures.optional(fields, "l2", "bytes"),
         sources=figures.sources,
         nvlink_domain=_nvlink_domain(fields),
     )
@@ -100,71 +98,3 @@ def _ascending(values: Any, *kinds: type) -> bool:
     if not isinstance(values, list) or not all(type(value) in kinds and value > 0 for value in values):
         return False
     return all(left <= right for left, right in pairwise(values))
-
-
-def read_calibration(path: Path) -> Calibration:
-    """The constants in a calibration file.
-
-    Raises:
-        CatalogError: where the file is malformed, or an efficiency is not in (0, 1].
-    """
-    fields = Fields(read_mapping(path, "calibration"), str(path))
-    name, engine = fields.text("name"), fields.text("engine")
-    fields.strings("aliases")
-    sources = tuple(
-        (item.text("what"), item.text("source"), str(item.take("date"))) for item in fields.items("sources")
-    )
-    model, step, sampling = fields.inner("roofline"), fields.inner("step"), fields.inner("sampling")
-    front, output, memory = fields.inner("front_end"), fields.inner("output"), fields.inner("memory")
-    kernels, architectures = fields.inner("kernels"), fields.inner("architectures")
-    calibration = Calibration(
-        name=name,
-        engine=engine,
-        roofline_power=model.number("power", low=1.0, high=64.0),
-        prefill_attention=model.share("prefill_attention"),
-        tile_attention=model.share("tile_attention"),
-        element_wise=model.share("element_wise"),
-        moe_compute=model.share("moe_compute"),
-        eight_bit_compute=model.share("eight_bit_compute"),
-        expert_overlap=model.number("expert_overlap", high=16.0),
-        link_efficiency=model.share("link_efficiency"),
-        link_latency_s=model.quantity("link_latency", "seconds"),
-        step_s=step.quantity("host", "seconds"),
-        mixed_step_s=step.quantity("mixed", "seconds"),
-        sampling_s=tuple((mode, sampling.quantity(mode, "seconds")) for mode in SAMPLING),
-        front_end_s=front.quantity("per_request", "seconds"),
-        front_end_s_per_token=front.quantity("per_prompt_token", "seconds"),
-        output_s_per_request=output.quantity("per_request", "seconds"),
-        unavailable_bytes=memory.quantity("unavailable", "bytes"),
-        overhead_bytes=memory.quantity("overhead", "bytes"),
-        kernels=tuple((gpu, _kernel_constants(kernels.inner(gpu))) for gpu in kernels.names()),
-        architectures=tuple((item, architectures.text(item)) for item in architectures.names()),
-        sources=sources,
-    )
-    for part in (model, step, sampling, front, output, memory, fields):
-        part.done()
-    for _, representative in calibration.architectures:
-        if representative not in dict(calibration.kernels):
-            raise architectures.error("this GPU has no constants here", found=representative, allowed=kernels.names())
-    return calibration
-
-
-def _kernel_constants(fields: Fields) -> KernelConstants:
-    constants = KernelConstants(
-        gemm_memory=fields.share("gemm_memory"),
-        gemm_compute=fields.share("gemm_compute"),
-        gemm_launch_s=fields.quantity("gemm_launch", "seconds"),
-        kv_memory=fields.share("kv_memory"),
-        attention_per_request_s=fields.quantity("attention_per_request", "seconds"),
-        layer_s=fields.quantity("layer", "seconds"),
-        moe_memory=fields.share("moe_memory"),
-        moe_launch_s=fields.quantity("moe_launch", "seconds"),
-        mixed_query_tile=fields.number("mixed_query_tile", low=1.0, high=256.0),
-        sort=fields.number("sort", low=0.01, high=100.0),
-        quantise_gemm_s=fields.quantity("quantise_gemm", "seconds"),
-        quantise_moe_s=fields.quantity("quantise_moe", "seconds"),
-        moe_4bit_memory=fields.share("moe_4bit_memory"),
-        moe_4bit_math=fields.choice("moe_4bit_math", _MATH),
-    )
-    fields.done()
-    return constants

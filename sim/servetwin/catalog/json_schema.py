@@ -10,10 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from servetwin.catalog.descriptions import described
+from servetwin.catalog.descriptions import described, described_as
 from servetwin.catalog.hardware import PEAKS
 from servetwin.catalog.servers import MOST_GPUS
-from servetwin.specs import Calibration, KernelConstants, Layer, ModelSpec
+from servetwin.specs import (
+    AttentionCurve,
+    Calibration,
+    ExpertsCurve,
+    KernelConstants,
+    Layer,
+    ModelSpec,
+    ProductCurve,
+)
 from servetwin.specs.calibration import SAMPLING
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 from servetwin.specs.layers import QUANTISABLE
@@ -87,6 +95,7 @@ def gpu_schema() -> Schema:
         "architecture": {**_TEXT, "description": "Whose kernel constants: hopper, ampere, ada, blackwell, …"},
         "memory": _figure("bytes", "Memory as the driver reports it."),
         "hbm": _figure("bytes/s", "Bandwidth of the memory."),
+        "l2": _optional(_figure("bytes", "Size of the last cache before it; `calibrate kernels` needs it.")),
         "flops": _mapping(peaks, ("bf16",), "Dense peaks, without sparsity."),
         "link": _figure("bytes/s", "To the other GPUs of the node, one direction."),
         "nvlink_domain": _optional(
@@ -138,22 +147,44 @@ def node_schema() -> Schema:
     return _mapping(properties, ("name", "gpu", "gpus", "gpus_per_domain", "memory", "nic"))
 
 
+def _curves(curve: type, dtypes: tuple[str, ...], about: str) -> Schema:
+    """Curves of one class of kernels by data type."""
+    numbers: dict[str, Schema] = {}
+    for field in fields(curve):
+        if field.name.endswith("_s"):
+            numbers[field.name.removesuffix("_s")] = _quantity("seconds")
+        else:
+            numbers[field.name] = {"type": "number", "minimum": 0} if field.name == "ramp_tokens" else _SHARE
+    needed = tuple(name for name in numbers if name != "quantise")
+    return {
+        "type": "object", "propertyNames": {"enum": list(dtypes)}, "required": ["bf16"], "description": about,
+        "additionalProperties": described_as(_mapping(numbers, needed), curve),
+    }  # fmt: skip
+
+
+def _kernels() -> Schema:
+    """The kernels of one GPU."""
+    return _mapping(
+        properties := {
+            "products": _curves(ProductCurve, WEIGHT_DTYPES, "Matrix products, by data type of the weights."),
+            "experts": _curves(ExpertsCurve, WEIGHT_DTYPES, "Mixtures of experts, likewise."),
+            "attention": _curves(AttentionCurve, KV_DTYPES, "Attention, by data type of the KV cache."),
+            "mixed_query_tile": {"type": "number", "minimum": 1},
+            "sort": {"type": "number", "exclusiveMinimum": 0},
+            "quantise_product": _quantity("seconds"),
+            "quantise_experts": _quantity("seconds"),
+        },
+        tuple(properties),
+    )
+
+
 def calibration_schema() -> Schema:
     """Of ``hardware_profiles/calibrations``."""
     seconds, amount = _quantity("seconds"), _quantity("bytes")
     number: Schema = {"type": "number", "minimum": 0}
-    kernels: dict[str, Schema] = {}
-    for field in fields(KernelConstants):
-        if field.name == "moe_4bit_math":
-            kernels[field.name] = {"enum": ["bf16", "fp8", "fp4"]}
-        elif field.name in ("mixed_query_tile", "sort"):
-            kernels[field.name] = number
-        else:
-            kernels[field.name.removesuffix("_s")] = seconds if field.name.endswith("_s") else _SHARE
     roofline = {
         "power": {"type": "number", "minimum": 1},
-        **dict.fromkeys(("prefill_attention", "tile_attention", "element_wise", "moe_compute"), _SHARE),
-        **dict.fromkeys(("eight_bit_compute", "link_efficiency"), _SHARE),
+        **dict.fromkeys(("tile_attention", "element_wise", "link_efficiency"), _SHARE),
         "expert_overlap": number,
         "link_latency": seconds,
     }
@@ -166,12 +197,12 @@ def calibration_schema() -> Schema:
         "engine": _TEXT,
         "sources": {"type": "array", "minItems": 1, "items": whole({"what": _TEXT, "source": _SOURCE, "date": _DATE})},
         "roofline": whole(roofline),
-        "step": whole({"host": seconds, "mixed": seconds}),
+        "step": whole({"host": seconds, "mixed": seconds, "experts_launch": _SHARE}),
         "sampling": whole(dict.fromkeys(SAMPLING, seconds)),
         "front_end": whole({"per_request": seconds, "per_prompt_token": seconds}),
         "output": whole({"per_request": seconds}),
-        "memory": whole({"unavailable": amount, "overhead": amount}),
-        "kernels": {"type": "object", "additionalProperties": whole(kernels), "description": "By name of the GPU."},
+        "memory": whole({"unavailable": amount, "overhead": amount, "collectives": amount}),
+        "kernels": {"type": "object", "additionalProperties": _kernels(), "description": "By name of the GPU."},
         "architectures": {
             "type": "object", "additionalProperties": _TEXT,
             "description": "Which GPU's constants stand for others of an architecture.",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from servetwin.cli import calibrate as calibrate_command
 from servetwin.cli import explain as explain_command
 from servetwin.cli import list as list_command
 from servetwin.cli import new as new_command
@@ -67,6 +68,7 @@ app.command("list")(guarded(list_command.list_))
 app.command("show")(guarded(show_command.show))
 app.command("new")(guarded(new_command.new))
 app.command("schema")(guarded(schema_command.schema))
+app.add_typer(calibrate_command.app)
 
 
 def main() -> None:

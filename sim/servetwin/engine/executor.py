@@ -40,6 +40,8 @@ class Executor:
         strict: count every account again after each plan (slow).
         connector: where else cached KV blocks may lie, or None.
         steps: makes the steps; replicas with the same ``step_time`` and ``settings`` may share it. None = its own.
+        noise: the factor on the time of the next step that is planned, one of its own for each step, or None. No two
+            steps are equal then, so every step is taken alone at all levels.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Executor:
         strict: bool = False,
         connector: KVConnector | None = None,
         steps: StepMaker | None = None,
+        noise: Callable[[], float] | None = None,
     ) -> None:
         self.index = index
         self.gpus = gpus
@@ -69,13 +72,14 @@ class Executor:
             lambda: env._now,
             self._returning,
             connector,
+            noise,
         )
         self.accounts = StepAccounts(index, self.rank, step_time, log)
         self._env = env
         self._step_time = step_time
         self._on_finished = on_finished
         self._strict = strict
-        self._skip_ahead = stepping == SKIP_AHEAD
+        self._skip_ahead = stepping == SKIP_AHEAD and noise is None
         order = priority(BOUNDARY, index)
         self._device = Device(env, order, gpus) if stepping == EVERY_OPERATION else None
         self._nap = Nap(env, order)

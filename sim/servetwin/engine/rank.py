@@ -38,6 +38,7 @@ class Rank:
         now: the simulated time [ps].
         on_returning: told when a request comes back from a connector, outside the steps.
         connector: where else cached blocks may lie, or None.
+        noise: the factor on the time of the next step that is planned, or None.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Rank:
         "incoming",
         "leavers",
         "next_output",
+        "noise",
         "now",
         "on_finished",
         "on_gap",
@@ -84,8 +86,10 @@ class Rank:
         now: Callable[[], int],
         on_returning: Callable[[], None],
         connector: KVConnector | None = None,
+        noise: Callable[[], float] | None = None,
     ) -> None:
         self.now = now
+        self.noise = noise
         self.on_returning = on_returning
         self.connector = connector
         self.settings = settings

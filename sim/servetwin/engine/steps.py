@@ -50,8 +50,10 @@ class StepMaker:
         late = rank.rejoined or None
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + size
-        if batch.windows:
-            shape = self._decoding(size, *_windowed(batch))
+        if batch.windows or rank.noise is not None:
+            shape = self._decoding(size, *_by_kind(batch))
+            if rank.noise is not None:
+                shape.stretch = rank.noise()
             price = self._price(shape)
             return PlannedStep(
                 shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
@@ -106,11 +108,13 @@ class StepMaker:
         tokens = size + prefill
         padded = self._padded
         graph = tokens < len(padded)
-        contexts, growing = _windowed(batch) if batch.windows else ((batch.context,), (size,))
+        contexts, growing = _by_kind(batch)
         shape = StepShape(
             tokens, padded[tokens] if graph else tokens, graph, size + len(chunks), size, contexts, growing,
             tuple(sizes),
         )  # fmt: skip
+        if rank.noise is not None:
+            shape.stretch = rank.noise()
         late = rank.rejoined or None
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + tokens
@@ -122,8 +126,10 @@ class StepMaker:
         )  # fmt: skip
 
 
-def _windowed(batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Per attention kind of a model with windows, the context of the batch and how many requests grow."""
+def _by_kind(batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Per attention kind, the context of the batch and how many requests grow."""
+    if not batch.windows:
+        return (batch.context,), (batch.size,)
     return (
         (batch.context, *(window.context for window in batch.windows)),
         (batch.size, *(window.growing for window in batch.windows)),

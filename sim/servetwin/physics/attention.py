@@ -48,9 +48,10 @@ class AttentionPrices:
     Notes
     -----
     Decoding reads each request's context once: ``max(bytes / (e_kv · bandwidth), flops / (e_a · peak))`` per
-    token of context, both linear, so that the larger one is known before the context is. A prefill chunk
-    takes the larger of reading its keys and of its arithmetic; latent attention also decompresses the context
-    of a chunk.
+    token of context, both linear, so that the larger one is known before the context is; each request adds a constant
+    for every query head of the rank. A prefill chunk takes the larger of reading its keys and of its arithmetic,
+    in which every row counts ``AttentionCurve.ramp_tokens`` more than it attends; latent attention also decompresses
+    the context of a chunk.
 
     Sparse attention has two parts: the attention of the chosen tokens, which is a window of ``top_k``, and the
     indexer, whose keys are read and scored for the whole context on every rank, which counts as full attention.
@@ -72,8 +73,9 @@ class AttentionPrices:
     def __init__(self, model: ModelSpec, tensor: int, kv_cache: str, machine: Machine) -> None:
         gpu, kernels, calibration = machine.gpu, machine.kernels, machine.calibration
         self.windows = model.windows
-        bandwidth = kernels.kv_memory * gpu.hbm_bytes_per_s
-        arithmetic = calibration.prefill_attention * gpu.peak("bf16")
+        curve = kernels.attending(kv_cache)
+        bandwidth = curve.memory * gpu.hbm_bytes_per_s
+        arithmetic = curve.compute * gpu.peak("bf16")
         kinds = len(self.windows) + 1
         self._read = [0.0] * kinds
         self._decode = [0.0] * kinds
@@ -90,15 +92,15 @@ class AttentionPrices:
                 self._tiled[kind] += kernels.mixed_query_tile * flops / (calibration.tile_attention * gpu.peak("bf16"))
             self._pair[kind] += layer.count * attention.prefill_flops() / tensor / arithmetic
             expansion = layer.count * attention.expansion_flops() / tensor
-            self._expand += expansion / (kernels.gemm_compute * gpu.peak("bf16"))
+            self._expand += expansion / (kernels.product("bf16").compute * gpu.peak("bf16"))
             # The indexer scores in 8 bits, and every rank has all of its heads.
-            index = layer.count * attention.index_flops() / (calibration.prefill_attention * gpu.peak("fp8"))
+            index = layer.count * attention.index_flops() / (curve.compute * gpu.peak("fp8"))
             self._read[0] += layer.count * attention.index_bytes() / bandwidth
             self._decode[0] += index
             self._pair[0] += index
-        self.per_request_ps = picoseconds(
-            model.num_layers * kernels.attention_per_request_s + 2.0 * model.state_bytes(tensor) / bandwidth
-        )
+        heads = sum(layer.count * layer.attention.heads for layer in model.layers) / tensor
+        self.per_request_ps = picoseconds(heads * curve.per_head_s + 2.0 * model.state_bytes(tensor) / bandwidth)
+        self._ramp = curve.ramp_tokens
         self._slopes: dict[tuple[int, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
         self._power = calibration.roofline_power
@@ -130,21 +132,22 @@ class AttentionPrices:
 
     def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Attention of all prefill chunks of a step [ps]: bound by arithmetic and bound by HBM; one is 0."""
+        ramp = self._ramp
         if len(chunks) == 1:
             ((new, before),) = chunks
-            pairs = new * before + (new * (new + 1) >> 1)
+            pairs = new * (before + ramp) + (new * (new + 1) >> 1)
             read = new + before
         else:
-            pairs = read = before = 0
+            pairs, read, before = 0.0, 0, 0
             for new, context in chunks:
                 before += context
-                pairs += new * context + (new * (new + 1) >> 1)
+                pairs += new * (context + ramp) + (new * (new + 1) >> 1)
                 read += new + context
         compute = pairs * self._chunk_pair_ps[0]
         memory = read * self._chunk_read_ps[0]
         for kind, window in self._windowed:
             for new, context in chunks:
-                compute += attended_pairs(new, context, window) * self._chunk_pair_ps[kind]
+                compute += (attended_pairs(new, context, window) + ramp * new) * self._chunk_pair_ps[kind]
                 memory += keys_read(new, context, window) * self._chunk_read_ps[kind]
         compute += before * self._expand_ps
         return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)

@@ -57,8 +57,8 @@ def ring_time(message_bytes: float, gpus: int, link_bytes_per_s: float) -> float
 class AllReduce:
     """Latency of an all-reduce over ``gpus`` GPUs of one node.
 
-    Between measured message sizes the latency is interpolated linearly in the logarithm of the size, above
-    the largest linearly in the size; it is never below ``wire_bound``. Where the profile has no measurement
+    Between measured message sizes the latency is a power of the size, above the largest it is linear in the size; it is
+    never below ``wire_bound``. Where the profile has no measurement
     for the number of GPUs: ``log2(n) · latency + ring_time / efficiency``.
 
     Args:
@@ -94,5 +94,6 @@ class AllReduce:
         if right == len(sizes):
             slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
             return seconds[-1] + slope * (size - sizes[-1])
-        part = math.log2(size / sizes[right - 1]) / math.log2(sizes[right] / sizes[right - 1])
-        return seconds[right - 1] + part * (seconds[right] - seconds[right - 1])
+        part = math.log(size / sizes[right - 1]) / math.log(sizes[right] / sizes[right - 1])
+        latency: float = seconds[right - 1] * (seconds[right] / seconds[right - 1]) ** part
+        return latency

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from servetwin.errors import InvariantError
-from servetwin.physics.attention import AttentionPrices, attended_pairs, keys_read
-from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, Work, head_operator, layer_operators
-from servetwin.physics.overheads import Machine
+from servetwin.physics.attention import attended_pairs, keys_read
+from servetwin.physics.measured import ROOFLINE
+from servetwin.physics.operators import ACTIVATION_BYTES, Work, on_tokens
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
-from servetwin.specs import Calibration, Gpu, Layer
+from servetwin.specs import Gpu, Layer
 from servetwin.units import PS_PER_S
 
 COLUMNS = {"sm": "compute", "hbm": "memory", "link": "communication", "host": "overhead"}
@@ -37,6 +37,7 @@ class Item:
         arithmetic_s: the least time of the arithmetic, each part at the peak of its data type [s].
         floor_s: the least time on this hardware [s]: bytes over bandwidth or arithmetic at peak, the larger, for each
             group of layers.
+        provenance: where its price comes from, one of ``measured.PROVENANCE``.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Item:
     wire_bytes: float = 0.0
     arithmetic_s: float = 0.0
     floor_s: float = 0.0
+    provenance: str = ROOFLINE
 
     @property
     def total_ps(self) -> int:
@@ -110,14 +112,13 @@ class _Account:
             self.items[name].ps[column] += ps
 
 
-def itemize(prices: RooflineStepTime, shape: StepShape, calibration: Calibration, sheet: Gpu) -> list[Item]:
+def itemize(prices: RooflineStepTime, shape: StepShape, sheet: Gpu) -> list[Item]:
     """The items of a step on one GPU of a replica, in the order of the layer.
 
     Parameters
     ----------
     prices : prices the step
     shape : the step
-    calibration : the constants that ``prices`` was made with
     sheet : the GPU of the data sheet, which ``prices.gpu`` is a slowed-down copy of under ``cluster.slowdown``
 
     Returns
@@ -135,36 +136,31 @@ def itemize(prices: RooflineStepTime, shape: StepShape, calibration: Calibration
     of the layers has besides would appear as ``other``; on the roofline that is nothing.
     """
     account = _Account(sheet)
-    machine = Machine.of(prices.gpu, calibration)
-    _layer_items(account, prices, shape, machine)
-    attention = AttentionPrices(prices.model, prices.tensor, prices.kv_cache, machine)
-    _decode_items(account, prices, shape, attention)
-    _chunk_items(account, prices, shape, attention)
-    _settle_phases(account, prices, shape, machine)
-    return [item for item in account.items.values() if item.total_ps]
+    _layer_items(account, prices, shape)
+    _decode_items(account, prices, shape)
+    _chunk_items(account, prices, shape)
+    _settle_phases(account, prices, shape)
+    items = [item for item in account.items.values() if item.total_ps]
+    for item in items:
+        item.provenance = prices.provenance(item.name)
+    return items
 
 
-def _layer_items(account: _Account, prices: RooflineStepTime, shape: StepShape, machine: Machine) -> None:
+def _layer_items(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
     """Operators that depend on tokens only."""
-    model = prices.model
-    for layer in model.layers:
-        operators: list[Operator] = layer_operators(
-            model, layer.attention, layer.mlp, weights=prices.weights, tensor=prices.tensor, machine=machine
-        )
-        for operator in operators:
-            rows = shape.tokens if isinstance(operator, Experts) else shape.padded_tokens
-            cost, work = operator.cost(rows), operator.work(rows)
-            account.operator(
-                operator.name, layer.count, "compute" if cost.compute_bound else "memory",
-                layer.count * cost.seconds * PS_PER_S,
-                [Work(layer.count * work.bytes_moved, layer.count * work.flops, work.dtype)],
-            )  # fmt: skip
+    for count, operator in prices.operators:
+        rows = shape.tokens if on_tokens(operator) else shape.padded_tokens
+        cost, work = operator.cost(rows), operator.work(rows)
+        account.operator(
+            operator.name, count, "compute" if cost.compute_bound else "memory", count * cost.seconds * PS_PER_S,
+            [Work(count * work.bytes_moved, count * work.flops, work.dtype)],
+        )  # fmt: skip
 
 
-def _decode_items(account: _Account, prices: RooflineStepTime, shape: StepShape, attention: AttentionPrices) -> None:
+def _decode_items(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
     """Attention of the decoding requests, by kind, and what it takes per request."""
     model, tensor = prices.model, prices.tensor
-    slopes = attention.slopes(shape.width, bool(shape.chunks))
+    slopes = prices.slopes_of(shape)
     kinds = [None, *prices.windows]
     for (by_compute, by_memory), context, window in zip(slopes, shape.context, kinds, strict=True):
         layers = [layer for layer in model.layers if _attends(layer, window, prices)]
@@ -184,8 +180,7 @@ def _decode_items(account: _Account, prices: RooflineStepTime, shape: StepShape,
         elif by_memory:
             account.operator(name, count, "memory", by_memory * context, works)
     states = Work(2.0 * model.state_bytes(tensor) * shape.requests, 0.0)
-    per_request = attention.per_request_ps * shape.requests
-    account.operator("attention.requests", model.num_layers, "memory", per_request, [states])
+    account.operator("attention.requests", model.num_layers, "memory", prices.attention_ps(shape), [states])
 
 
 def _attends(layer: Layer, window: int | None, prices: RooflineStepTime) -> bool:
@@ -196,12 +191,12 @@ def _attends(layer: Layer, window: int | None, prices: RooflineStepTime) -> bool
     return mixer.window == window and mixer.kv_bytes(prices.tensor, prices.kv_cache) > 0
 
 
-def _chunk_items(account: _Account, prices: RooflineStepTime, shape: StepShape, attention: AttentionPrices) -> None:
+def _chunk_items(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
     """Attention of the prefill chunks, all kinds together."""
     if not shape.chunks:
         return
     model, tensor = prices.model, prices.tensor
-    compute, memory = attention.chunks_ps(shape.chunks)
+    compute, memory = prices.attention.chunks_ps(shape.chunks)
     works: list[Work] = []
     for new, before in shape.chunks:
         for layer in model.layers:
@@ -224,7 +219,7 @@ def _index_work(prices: RooflineStepTime, read: int, pairs: int) -> list[Work]:
     return works
 
 
-def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape, machine: Machine) -> None:
+def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
     """The phases outside the layers as items, and all items rounded to the phases."""
     model = prices.model
     rows = shape.requests + shape.decodes * (shape.width - 1)
@@ -234,7 +229,7 @@ def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape
         if phase.kind == _LAYERS:
             layers[column] += phase.ps
         elif phase.kind == "logits":
-            account.fixed(phase.kind, 1, column, phase.ps, [head_operator(model, prices.tensor, machine).work(rows)])
+            account.fixed(phase.kind, 1, column, phase.ps, [prices.head.work(rows)])
         elif phase.kind == "all-reduce":
             # Two in each layer, after attention and after the feed-forward block.
             wire = 2.0 * model.num_layers * ACTIVATION_BYTES * shape.padded_tokens * model.hidden

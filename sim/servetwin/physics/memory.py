@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from servetwin.errors import CapacityError
-from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention, ModelSpec, MoeMlp
 
 _MIB = 2**20
 _GIB = 2**30
 _DEGREES = (1, 2, 4, 8, 16, 32, 64)
+
+#: What sampling with top-p holds per row of logits and token of the vocabulary [B]: the logits in fp32 (4), sorted (4)
+#: with their places (8), the probabilities (4), their running sums (4), and the logits put back in order (4).
+_SAMPLER_BYTES = 28.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +23,7 @@ class KvRoom:
 
     Attributes:
         num_blocks: blocks, the null block included.
-        weight_bytes: weights [B].
+        weight_bytes: weights [B], those of a vision tower included.
         overhead_bytes: what the engine takes besides weights and KV cache [B].
         kv_bytes: what is left for KV cache [B].
         bytes_per_block: bytes of one block [B].
@@ -79,38 +84,50 @@ def kv_room(
     Notes
     -----
     ``blocks = (utilization · (memory − unavailable) − weights − overhead − states) / (block_size · KV bytes per
-    token)``, with ``overhead = constant + 2 · max_num_batched_tokens · hidden · 2 B`` (the residual stream
-    and one copy of it; wider buffers are reused between layers and are in the constant) and ``states =
-    max_num_seqs · state bytes of a request``. vLLM takes a state from the pool of blocks when a request starts, and
+    token)``, with ``overhead = constant + collectives + rotary table + working space`` (``engine_bytes``) and ``states
+    = max_num_seqs · state bytes of a request``. vLLM takes a state from the pool of blocks when a request starts, and
     refuses to start where the pool could not hold one for each of ``max_num_seqs``; here they are set aside from the
     beginning, so that the room for tokens is underestimated while fewer requests run. Of a model that caches nothing
     per token, the states are all there is: its blocks are as many as ``max_num_seqs`` longest sequences could fill.
+    A vision tower is loaded and shared out like the rest; what it computes in vLLM's profile run is left out.
 
     References
     ----------
-    KV block counts in the logs of 16 public vLLM 0.15.1 runs on H100.
+    KV block counts in the logs of 22 public runs of vLLM, 0.15.1 on H100 and 0.19 on an RTX 4090.
     """
     check_tensor(model, tensor)
     usable = gpu_memory_utilization * (gpu.memory_bytes - calibration.unavailable_bytes)
-    overhead = calibration.overhead_bytes + 4.0 * max_num_batched_tokens * model.hidden
-    weight_bytes = model.weight_bytes(weights, tensor)
-    states = max_num_seqs * model.state_bytes(tensor)
-    room = usable - overhead - weight_bytes
+    weight_bytes = model.weight_bytes(weights, tensor) + 2.0 * model.vision_parameters / tensor
+    state = model.state_bytes(tensor)
     per_block = block_size * model.kv_bytes_per_token(kv_cache, tensor)
-    if room < 0:
+
+    def overhead_of(seqs: int) -> float:
+        return engine_bytes(
+            model, tensor=tensor, max_num_batched_tokens=max_num_batched_tokens, max_num_seqs=seqs,
+            calibration=calibration,
+        )  # fmt: skip
+
+    least, overhead = overhead_of(1), overhead_of(max_num_seqs)
+    if weight_bytes > usable - least:
         raise CapacityError(
             f"the weights of {model.name} do not fit on {tensor} × {gpu.name}",
             path="parallel.tensor",
-            found=f"{weight_bytes / _GIB:.1f} GiB per GPU, room for {(usable - overhead) / _GIB:.1f} GiB",
-            hint=_smallest_degree(model, weights, usable - overhead),
+            found=f"{weight_bytes / _GIB:.1f} GiB per GPU, room for {(usable - least) / _GIB:.1f} GiB",
+            hint=_smallest_degree(model, weights, usable - least),
         )
+    room = usable - overhead - weight_bytes
+    states = max_num_seqs * state
     if states > room:
+        most = bisect_right(
+            range(max_num_seqs), 0.0, key=lambda seqs: seqs * state - (usable - overhead_of(seqs) - weight_bytes)
+        ) - 1  # fmt: skip
         raise CapacityError(
-            f"the states of {max_num_seqs} requests do not fit beside the weights of {model.name} "
-            f"on {tensor} × {gpu.name}",
+            f"the {'states' if state else 'logits'} of {max_num_seqs} requests do not fit beside the weights of "
+            f"{model.name} on {tensor} × {gpu.name}",
             path="max_num_seqs",
-            found=f"{states / max_num_seqs / _MIB:.1f} MiB per request and GPU, room for {room / _GIB:.1f} GiB",
-            allowed=f"at most {int(room // model.state_bytes(tensor))}, which leaves no room for a KV cache",
+            found=f"{state / _MIB + (overhead - least) / max_num_seqs / _MIB:.1f} MiB per request and GPU, "
+            f"room for {(usable - least - weight_bytes) / _GIB:.1f} GiB",
+            allowed=f"at most {most}, which leaves no room for a KV cache",
             hint="lower max_num_seqs, as vLLM demands too, or share the model out over more GPUs",
         )
     room -= states
@@ -126,6 +143,61 @@ def kv_room(
             hint="raise gpu_memory_utilization, or share the model out over more GPUs",
         )
     return KvRoom(blocks, weight_bytes, overhead, room, per_block, states)
+
+
+def engine_bytes(
+    model: ModelSpec, *, tensor: int, max_num_batched_tokens: int, max_num_seqs: int, calibration: Calibration
+) -> float:
+    """What an engine takes on one rank besides weights, states and KV cache [B].
+
+    Parameters
+    ----------
+    model : what runs
+    tensor : ranks that share out the model
+    max_num_batched_tokens : tokens of the largest step, which the engine profiles
+    max_num_seqs : rows of logits that it samples at most
+    calibration : its constants: runtime and graphs, and the buffers of the collectives where there are any
+
+    Returns
+    -------
+    ``constant + [tensor > 1] · collectives + rotary table + 2 · tokens · hidden · 2 B + max(feed-forward, sampler)``
+
+    Notes
+    -----
+    vLLM runs its largest step once and then the sampler, and keeps free what that took at its peak. Through the step
+    goes the residual stream with one copy of it. The feed-forward block holds ``3 · intermediate / tensor`` values of
+    bf16 per token, those of the experts of a token in a mixture; it is done when the sampler starts, which holds 28
+    bytes per row of logits and token of the vocabulary (``_SAMPLER_BYTES``): the larger of the two counts. The rotary
+    table has the cosines and sines of every position that the configuration allows, in bf16, once for all layers:
+    small, but 2.7 GB for the ten million positions of Llama-4-Scout.
+
+    References
+    ----------
+    vLLM ``v1/sample/sampler.py``, ``v1/sample/ops/topk_topp_sampler.py``, ``model_executor/layers/rotary_embedding``,
+    ``profile_run`` in ``v1/worker/gpu_model_runner.py``.
+    """
+    collectives = calibration.collectives_bytes if tensor > 1 else 0.0
+    residual = 4.0 * max_num_batched_tokens * model.hidden
+    inner = max(
+        layer.mlp.top_k * layer.mlp.intermediate if isinstance(layer.mlp, MoeMlp) else layer.mlp.intermediate
+        for layer in model.layers
+    )
+    feed_forward = 2.0 * max_num_batched_tokens * 3 * inner / tensor
+    sampler = _SAMPLER_BYTES * max_num_seqs * model.vocab
+    return calibration.overhead_bytes + collectives + _rotary_bytes(model) + residual + max(feed_forward, sampler)
+
+
+def _rotary_bytes(model: ModelSpec) -> float:
+    """The table of cosines and sines [B]; none where positions have rows of their own."""
+    if model.position_rows:
+        return 0.0
+    widths = [0]
+    for layer in model.layers:
+        if isinstance(layer.attention, GroupedAttention):
+            widths.append(layer.attention.head_dim)
+        elif isinstance(layer.attention, LatentAttention):
+            widths.append(layer.attention.rope_dim)
+    return 2.0 * model.max_position * max(widths)
 
 
 def _smallest_degree(model: ModelSpec, weights: str, usable: float) -> str:

@@ -15,6 +15,7 @@ from servetwin.physics.roofline import Cost, roofline
 from servetwin.specs import (
     Attention,
     DenseMlp,
+    Gpu,
     GroupedAttention,
     ModelSpec,
     MoeMlp,
@@ -29,9 +30,14 @@ ACTIVATION_BYTES = 2.0
 #: Tokens after which the prefill kernels of constant-state layers write the state, flash-linear-attention's chunk.
 _STATE_CHUNK = 64
 
-#: Weight types whose activations are quantised on the fly before the product.
+#: The name of the routed experts.
+EXPERTS = "experts"
+
+#: Weight types whose activations get scales of their own in every step.
 _EIGHT_BIT = ("fp8", "int8")
-_FOUR_BIT = ("int4", "mxfp4", "nvfp4")
+
+#: Weight types that are unpacked to bf16 before they are multiplied, whatever units a GPU has.
+_UNPACKED = ("int4", "mxfp4", "fp16")
 
 
 class Work(NamedTuple):
@@ -62,7 +68,9 @@ class Gemm:
 
     Notes
     -----
-    ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner · outer``.
+    ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner · outer``. Where
+    the weights have fewer bits than the activations and are multiplied so, the activations are quantised first, which
+    moves another ``rows · inner · (2 + weight_bytes)`` bytes, not overlapped with the product.
 
     Attributes:
         name: its name.
@@ -86,16 +94,23 @@ class Gemm:
 
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` rows."""
-        kernels, gpu = self.machine.kernels, self.machine.gpu
-        launch = kernels.gemm_launch_s + (kernels.quantise_gemm_s if self.dtype in _EIGHT_BIT else 0.0)
+        gpu, calibration = self.machine.gpu, self.machine.calibration
+        dtype = multiplied_as(self.dtype, gpu)
+        curve = self.machine.kernels.product(dtype)
         work = self.work(rows)
+        alone_s = curve.launch_s
+        if dtype in _EIGHT_BIT:
+            alone_s += self.machine.kernels.quantise_product_s
+        if curve.quantise is not None:
+            moved = rows * self.inner * (ACTIVATION_BYTES + bytes_per_value(dtype))
+            alone_s += moved / (curve.quantise * gpu.hbm_bytes_per_s)
         return roofline(
             work.bytes_moved,
             work.flops,
-            bandwidth=kernels.gemm_memory * gpu.hbm_bytes_per_s,
-            arithmetic=_arithmetic(self.dtype, self.machine),
-            power=self.machine.calibration.roofline_power,
-            launch_s=launch,
+            bandwidth=curve.memory * gpu.hbm_bytes_per_s,
+            arithmetic=curve.compute * gpu.peak(dtype),
+            power=calibration.roofline_power,
+            launch_s=alone_s,
         )
 
 
@@ -106,7 +121,9 @@ class Experts:
     Notes
     -----
     Bytes are those of the distinct experts that the step touches (``distinct_experts``); arithmetic is
-    ``2 · matrices · hidden · intermediate · top_k`` per token.
+    ``2 · matrices · hidden · intermediate · top_k`` per token. The ``top_k`` copies of every token are gathered and
+    added up again, ``2 · hidden · top_k`` bytes per token at the share ``ExpertsCurve.routing`` of the bandwidth, not
+    overlapped with the products.
 
     Attributes:
         name: its name.
@@ -135,35 +152,61 @@ class Experts:
 
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` tokens."""
-        kernels, gpu, calibration = self.machine.kernels, self.machine.gpu, self.machine.calibration
-        efficiency = kernels.moe_4bit_memory if self.dtype in _FOUR_BIT else kernels.moe_memory
         work = self.work(rows)
-        return roofline(
-            work.bytes_moved,
-            work.flops,
-            bandwidth=efficiency * gpu.hbm_bytes_per_s,
-            arithmetic=calibration.moe_compute * _arithmetic(self.dtype, self.machine),
-            power=calibration.roofline_power,
-            launch_s=kernels.moe_launch_s + (kernels.quantise_moe_s if self.dtype in _EIGHT_BIT else 0.0),
-        )
+        copies = ACTIVATION_BYTES * rows * self.mlp.top_k * self.hidden
+        return experts_cost(work.bytes_moved, work.flops, copies, self.dtype, self.machine)
+
+
+def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: str, machine: Machine) -> Cost:
+    """Time of the fused kernels of a mixture.
+
+    Parameters
+    ----------
+    bytes_moved : bytes of the experts that are visited [B]
+    flops : their arithmetic [FLOP]
+    copied_bytes : bytes of the copies of all tokens that are sent to experts [B]
+    dtype : data type of the experts
+    machine : where it runs
+
+    Returns
+    -------
+    time [s] and the bound that is larger
+    """
+    gpu, calibration = machine.gpu, machine.calibration
+    math = multiplied_as(dtype, gpu)
+    curve = machine.kernels.mixture(dtype if dtype in _UNPACKED else math)
+    alone_s = calibration.experts_launch * curve.launch_s + copied_bytes / (curve.routing * gpu.hbm_bytes_per_s)
+    if math in _EIGHT_BIT:
+        alone_s += machine.kernels.quantise_experts_s
+    return roofline(
+        bytes_moved,
+        flops,
+        bandwidth=curve.memory * gpu.hbm_bytes_per_s,
+        arithmetic=curve.compute * gpu.peak(math),
+        power=calibration.roofline_power,
+        launch_s=alone_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ElementWise:
-    """Norms, rotary embedding, activation and residual additions of one layer, with the layer's constant.
+    """Norms, rotary embedding, activation and residual additions of one layer, with the constant of its attention.
 
     Notes
     -----
-    ``rows · (10 · hidden + 3 · intermediate) · 2`` bytes at the element-wise bandwidth, plus the constant.
+    ``rows · (10 · hidden + 3 · intermediate) · 2`` bytes at the element-wise bandwidth, plus the launch constant of the
+    attention kernels, which does not depend on what is attended.
 
     Attributes:
         name: its name.
         values: values read and written per row.
+        kv_cache: data type of the cache.
         machine: where it runs.
     """
 
     name: str
     values: float
+    kv_cache: str
     machine: Machine
 
     def work(self, rows: int) -> Work:
@@ -172,8 +215,10 @@ class ElementWise:
 
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` tokens."""
-        bandwidth = self.machine.calibration.element_wise * self.machine.gpu.hbm_bytes_per_s
-        return Cost(self.work(rows).bytes_moved / bandwidth + self.machine.kernels.layer_s, False)
+        calibration, kernels = self.machine.calibration, self.machine.kernels
+        bandwidth = calibration.element_wise * self.machine.gpu.hbm_bytes_per_s
+        seconds = self.work(rows).bytes_moved / bandwidth + kernels.attending(self.kv_cache).launch_s
+        return Cost(seconds, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,29 +250,34 @@ class StateUpdate:
 
     def cost(self, rows: int) -> Cost:
         """Time for ``rows`` tokens."""
-        gpu, calibration = self.machine.gpu, self.machine.calibration
+        gpu, curve = self.machine.gpu, self.machine.kernels.attending("bf16")
         work = self.work(rows)
         return roofline(
             work.bytes_moved,
             work.flops,
-            bandwidth=self.machine.kernels.kv_memory * gpu.hbm_bytes_per_s,
-            arithmetic=calibration.prefill_attention * gpu.peak("bf16"),
-            power=calibration.roofline_power,
+            bandwidth=curve.memory * gpu.hbm_bytes_per_s,
+            arithmetic=curve.compute * gpu.peak("bf16"),
+            power=self.machine.calibration.roofline_power,
             launch_s=0.0,
         )
 
 
-def _arithmetic(dtype: str, machine: Machine) -> float:
-    """Arithmetic rate [FLOP/s] that matrix products of weights of ``dtype`` reach."""
-    kernels, gpu = machine.kernels, machine.gpu
-    if dtype in ("int4", "mxfp4"):
-        return kernels.gemm_compute * gpu.peak(kernels.moe_4bit_math)
-    rate = kernels.gemm_compute * gpu.peak(dtype)
-    return rate * machine.calibration.eight_bit_compute if dtype in _EIGHT_BIT else rate
+def multiplied_as(dtype: str, gpu: Gpu) -> str:
+    """The data type in which weights of ``dtype`` are multiplied: 4-bit weights with 16-bit activations are unpacked to
+    bf16, and so is what a GPU has no units for."""
+    if dtype in _UNPACKED or gpu.peak(dtype) == gpu.peak("bf16"):
+        return "bf16"
+    return dtype
+
+
+def on_tokens(operator: Operator) -> bool:
+    """Whether an operator runs on the tokens that carry a request, not on the padded ones of a captured graph."""
+    return operator.name == EXPERTS
 
 
 def layer_operators(
-    model: ModelSpec, attention: Attention, mlp: DenseMlp | MoeMlp, *, weights: str, tensor: int, machine: Machine,
+    model: ModelSpec, attention: Attention, mlp: DenseMlp | MoeMlp, *, weights: str, kv_cache: str, tensor: int,
+    machine: Machine,
 ) -> list[Operator]:  # fmt: skip
     """The operators of one layer on one of ``tensor`` ranks that depend on the tokens of the step.
 
@@ -236,6 +286,7 @@ def layer_operators(
         attention: the layer's attention.
         mlp: the layer's feed-forward block.
         weights: precision that the engine runs with.
+        kv_cache: data type of the KV cache.
         tensor: ranks that share out the matrices.
         machine: where it runs.
     """
@@ -255,11 +306,11 @@ def layer_operators(
         part = {"mlp": "dense", "shared": "shared"}.get(name.split(".")[0])
         operators.append(Gemm(name, outer, deep, model.dtype_of(part, weights) if part else dtype, machine))
     if isinstance(mlp, MoeMlp):
-        operators.append(Experts("experts", hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
+        operators.append(Experts(EXPERTS, hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
     if isinstance(attention, StateAttention):
         flops, state = attention.state_flops() / tensor, attention.state_bytes(tensor)
         operators.append(StateUpdate("attention.state", flops, state, machine))
-    operators.append(ElementWise("element-wise", 10 * hidden + 3 * inner / tensor, machine))
+    operators.append(ElementWise("element-wise", 10 * hidden + 3 * inner / tensor, kv_cache, machine))
     return operators
 
 

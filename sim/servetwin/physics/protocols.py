@@ -25,10 +25,11 @@ class StepShape:
         chunks: prefill chunks of the step.
         width: tokens per decoding request: 1, or 1 + K when drafts are verified.
         link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
+        stretch: how much longer than its price the step happens to take; 1 = no noise (``physics.jitter``).
     """
 
     __slots__ = ("chunks", "context", "decodes", "graph", "growing", "link_share", "padded_tokens", "requests",
-                 "tokens", "width")  # fmt: skip
+                 "stretch", "tokens", "width")  # fmt: skip
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class StepShape:
         chunks: tuple[Chunk, ...] = (),
         width: int = 1,
         link_share: float = 1.0,
+        stretch: float = 1.0,
     ) -> None:
         self.tokens = tokens
         self.padded_tokens = padded_tokens
@@ -53,6 +55,7 @@ class StepShape:
         self.chunks = chunks
         self.width = width
         self.link_share = link_share
+        self.stretch = stretch
 
 
 class StepPrice:

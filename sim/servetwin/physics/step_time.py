@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from servetwin.errors import CapacityError, nearest_name
-from servetwin.physics.attention import AttentionPrices
-from servetwin.physics.collectives import AllReduce
+from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs
+from servetwin.physics.collectives import AllReduce, wire_bound
+from servetwin.physics.measured import ROOFLINE
 from servetwin.physics.memory import check_tensor
-from servetwin.physics.operators import ACTIVATION_BYTES, Experts, Operator, head_operator, layer_operators
+from servetwin.physics.operators import ACTIVATION_BYTES, Operator, head_operator, layer_operators, on_tokens
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import Phase, StepPrice, StepShape
 from servetwin.physics.roofline import picoseconds
@@ -42,6 +43,11 @@ class RooflineStepTime:
         sampling: ``greedy``, or ``top-p`` (which sorts the logits; top-k too).
         calibration: efficiencies and constants.
 
+    Attributes:
+        operators: what depends on tokens only: layers that it occurs in, and the operator.
+        head: the output matrix.
+        attention: prices attention.
+
     Raises:
         CapacityError: where ``tensor`` does not divide the query heads, or a precision is unknown.
         CatalogError: where the calibration has no constants for the GPU.
@@ -61,39 +67,39 @@ class RooflineStepTime:
         self.weights, self.kv_cache = weights, kv_cache
         self.windows: tuple[int, ...] = model.windows
         self._layers = model.num_layers
-        self._operators: list[tuple[int, Operator]] = [
+        self.operators: list[tuple[int, Operator]] = [
             (layer.count, operator)
             for layer in model.layers
             for operator in layer_operators(
-                model, layer.attention, layer.mlp, weights=weights, tensor=tensor, machine=machine
+                model, layer.attention, layer.mlp, weights=weights, kv_cache=kv_cache, tensor=tensor, machine=machine
             )
         ]
-        self._head = head_operator(model, tensor, machine)
-        self._attention = AttentionPrices(model, tensor, kv_cache, machine)
-        self._per_request_ps = self._attention.per_request_ps
+        self.head: Operator = head_operator(model, tensor, machine)
+        self.attention = AttentionPrices(model, tensor, kv_cache, machine)
         self._reduce = AllReduce(gpu, tensor, calibration)
         greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
         row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
         self._row_ps = picoseconds(row_s * model.vocab / 32_000)
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
+        formats = {model.native_weights if weights == "auto" else weights, kv_cache}
+        wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
+        # Where anything is in fewer than 16 bits, the floor grants all arithmetic the fastest units of the chip.
+        self._fastest = gpu.peak("bf16") if wide else max(rate for _, rate in gpu.flops)
         self._padded: dict[int, tuple[int, int, int]] = {}
-        self._has_experts = any(isinstance(operator, Experts) for _, operator in self._operators)
+        self._has_experts = any(on_tokens(operator) for _, operator in self.operators)
         self._experts: dict[int, tuple[int, int]] = {}
         self._heads: dict[int, tuple[int, int]] = {}
         self._kinds = len(self.windows) + 1
-        self._decode_slopes = self._attention.slopes(1, False)
-        self._mixed_slopes = self._attention.slopes(1, True)
+        self._decode_slopes = self.attention.slopes(1, False)
+        self._mixed_slopes = self.attention.slopes(1, True)
 
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
         compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
         compute += head_compute
         memory += head_memory + sampling
-        if shape.width == 1:
-            slopes = self._mixed_slopes if shape.chunks else self._decode_slopes
-        else:
-            slopes = self._attention.slopes(shape.width, bool(shape.chunks))
+        slopes = self.slopes_of(shape)
         if self._kinds == 1:
             ((by_compute, by_memory),) = slopes
             context, growing = shape.context[0], shape.growing[0]
@@ -120,8 +126,7 @@ class RooflineStepTime:
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order: host, layers with their all-reduces, logits, sampling. Sums to the price exactly."""
         compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
-        slopes = self._attention.slopes(shape.width, bool(shape.chunks))
-        for (by_compute, by_memory), context in zip(slopes, shape.context, strict=True):
+        for (by_compute, by_memory), context in zip(self.slopes_of(shape), shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
         phases = [
@@ -134,6 +139,42 @@ class RooflineStepTime:
             Phase("sampling", "hbm", 1, sampling),
         ]
         return [phase for phase in phases if phase.ps]
+
+    def slopes_of(self, shape: StepShape) -> Slopes:
+        """The price of a token of context of the step's decodes, by attention kind; whatever the context is."""
+        if shape.width == 1:
+            return self._mixed_slopes if shape.chunks else self._decode_slopes
+        return self.attention.slopes(shape.width, bool(shape.chunks))
+
+    def attention_ps(self, shape: StepShape) -> int:
+        """What attention takes besides reading and attending context [ps]; it counts as memory."""
+        return self.attention.per_request_ps * shape.requests
+
+    def provenance(self, name: str) -> str:
+        """Where the price of the operator ``name`` of this step time comes from, one of ``measured.PROVENANCE``."""
+        return ROOFLINE
+
+    def remarks(self) -> list[str]:
+        """What a user should know about the prices so far, in sentences."""
+        return []
+
+    def floor(self, shape: StepShape) -> tuple[int, int]:
+        """The least time of the step's arithmetic and HBM traffic, and of its all-reduces on the wire [ps].
+
+        A window is taken as if all requests had the same context; neither is more than the price.
+        """
+        context = shape.context[0] + sum(new + before for new, before in shape.chunks)
+        pairs = sum(attended_pairs(new, before, None) for new, before in shape.chunks)
+        rows = shape.requests + shape.decodes * (shape.width - 1)
+        flops, moved = self.work(shape.tokens, rows, context, shape.context[0] * shape.width + pairs)
+        gpu, price = self.gpu, self.price(shape)
+        busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / self.tensor
+        message = ACTIVATION_BYTES * shape.tokens * self.model.hidden
+        wire_s = self._layers * _ALL_REDUCES_PER_LAYER * wire_bound(message, self.tensor, gpu.nvlink_bytes_per_s)
+        return (
+            min(picoseconds(busy_s), price.compute_ps + price.memory_ps),
+            min(picoseconds(wire_s), price.communication_ps),
+        )
 
     def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
         """Arithmetic [FLOP] and HBM traffic [B] that a step needs at least, over all ranks.
@@ -174,7 +215,7 @@ class RooflineStepTime:
             memory += expert_memory
         host = self._host_ps
         if shape.chunks:
-            chunk_compute, chunk_memory = self._attention.chunks_ps(shape.chunks)
+            chunk_compute, chunk_memory = self.attention.chunks_ps(shape.chunks)
             compute += chunk_compute
             memory += chunk_memory
             host = self._mixed_host_ps
@@ -184,26 +225,26 @@ class RooflineStepTime:
         rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)
         head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
         return (
-            compute, memory + self._per_request_ps * requests, communication, host, head_compute, head_memory,
+            compute, memory + self.attention_ps(shape), communication, host, head_compute, head_memory,
             self._row_ps * rows,
         )  # fmt: skip
 
     def _fill(self, tokens: int) -> tuple[int, int, int]:
         """Price of the operators that run on padded tokens: compute, memory, communication [ps]."""
-        dense = [(count, operator) for count, operator in self._operators if not isinstance(operator, Experts)]
+        dense = [(count, operator) for count, operator in self.operators if not on_tokens(operator)]
         compute, memory = _sum(dense, tokens)
         found = self._padded[tokens] = (compute, memory, self._communication(tokens, 1.0))
         return found
 
     def _fill_experts(self, tokens: int) -> tuple[int, int]:
         """Price of the routed experts: compute, memory [ps]."""
-        experts = [(count, operator) for count, operator in self._operators if isinstance(operator, Experts)]
+        experts = [(count, operator) for count, operator in self.operators if on_tokens(operator)]
         found = self._experts[tokens] = _sum(experts, tokens)
         return found
 
     def _fill_head(self, rows: int) -> tuple[int, int]:
         """Price of the output matrix: compute, memory [ps]."""
-        found = self._heads[rows] = _sum([(1, self._head)], rows)
+        found = self._heads[rows] = _sum([(1, self.head)], rows)
         return found
 
     def _communication(self, tokens: int, share: float) -> int:

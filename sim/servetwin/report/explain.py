@@ -74,8 +74,10 @@ def _step(inputs: Mapping[str, Any]) -> str:
 def _operators(document: Mapping[str, Any]) -> Table:
     table = plain()
     table.add_column("operator", overflow="fold")
-    for name in ("layers", "µs", "share", "bound by", "FLOP/B", "efficiency"):
-        table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
+    # On the roofline every price has the same origin; with tables that matters more than the intensity.
+    origins = {operator["provenance"] for operator in document["operators"]} != {"roofline"}
+    for name in ("layers", "µs", "share", "bound by", "price from" if origins else "FLOP/B", "efficiency"):
+        table.add_column(name, justify="left" if name in ("bound by", "price from") else "right", no_wrap=True)
     for operator in document["operators"]:
         efficiency = operator["efficiency"]
         table.add_row(
@@ -84,12 +86,13 @@ def _operators(document: Mapping[str, Any]) -> Table:
             number(operator["total_us"]),
             percent(operator["share"]),
             Text(operator["bound"], style=_COLOURS[operator["bound"]]),
-            number(operator["flops_per_byte"]),
+            operator["provenance"] if origins else number(operator["flops_per_byte"]),
             percent(efficiency),
         )
     step = document["step"]
     floor = percent(step["floor_us"] / step["total_us"])
-    table.add_row("all", "", number(step["total_us"]), "100.0%", "", number(_flops_per_byte(document)), floor)
+    intensity = "" if origins else number(_flops_per_byte(document))
+    table.add_row("all", "", number(step["total_us"]), "100.0%", "", intensity, floor)
     return table
 
 

@@ -17,12 +17,16 @@ from servetwin.engine.executor import Executor
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
 from servetwin.kernel import new_environment
+from servetwin.physics.jitter import JitteredStepTime, StepNoise
+from servetwin.physics.protocols import StepTime
+from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
 from servetwin.request import Request
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.pools import PoolParts, pool_parts, step_time
+from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
@@ -54,6 +58,7 @@ class Simulation:
         source: lets them arrive.
         recorder: keeps what happens.
         remarks: what the user should know before trusting the results.
+        prices: what prices the steps of each pool.
     """
 
     scenario: Scenario
@@ -63,6 +68,7 @@ class Simulation:
     source: Source
     recorder: Recorder
     remarks: list[str]
+    prices: list[RooflineStepTime]
 
 
 def build(
@@ -114,7 +120,8 @@ def build(
     if progress is not None:
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = remarks(scenario, [builder.parts for builder in builders])
-    return Simulation(scenario, env, cluster, stream, source, recorder, found)
+    prices = [builder.prices for builder in builders]
+    return Simulation(scenario, env, cluster, stream, source, recorder, found, prices)
 
 
 class _PoolBuilder:
@@ -127,7 +134,9 @@ class _PoolBuilder:
         place = f"cluster.pools.{index}"
         self.parts: PoolParts = pool_parts(scenario, self._pool, place, catalog)
         self.size = self._pool.replicas or 1
-        self._step_time = step_time(scenario, self.parts)
+        self.prices = price_steps(scenario, self.parts)
+        self._jitter = scenario.physics.jitter
+        self._step_time: StepTime = JitteredStepTime(self.prices) if self._jitter else self.prices
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
@@ -137,6 +146,9 @@ class _PoolBuilder:
         self, env: Environment, gateway: Gateway, log: Recorder, context: PolicyContext, strict: bool
     ) -> ClusterPool:
         """The pool, which makes a replica whenever the cluster wants one."""
+
+        def noise(index: int) -> StepNoise | None:
+            return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
         def replica(index: int) -> Replica:
             executor = Executor(
@@ -151,6 +163,7 @@ class _PoolBuilder:
                 gpus=self.parts.tensor,
                 strict=strict,
                 steps=self._steps,
+                noise=noise(index),
             )
             return Replica(index, self._index, executor)
 

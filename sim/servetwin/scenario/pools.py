@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError, nearest_name
 from servetwin.physics.memory import KvRoom, check_tensor, kv_room
-from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.schema import ModelReference, Pool, Scenario
-from servetwin.scenario.slowdown import slow_down
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
@@ -106,20 +104,6 @@ class PoolParts:
             return self.room(pool.model_copy(update={"engine": engine}), place)
         except CapacityError:
             return None
-
-
-def step_time(scenario: Scenario, parts: PoolParts) -> RooflineStepTime:
-    """What prices the steps of a pool that is made of ``parts``, with the slowdown of the scenario's cluster."""
-    gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
-    return RooflineStepTime(
-        parts.model,
-        gpu,
-        tensor=parts.tensor,
-        weights=parts.weights,
-        kv_cache=parts.kv_cache,
-        sampling=scenario.workload.sampling,
-        calibration=calibration,
-    )
 
 
 def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> PoolParts:

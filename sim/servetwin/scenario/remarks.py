@@ -71,6 +71,14 @@ def _calibration(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str
             )
 
 
+def _jitter(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    if scenario.physics.jitter and scenario.run.stepping == "skip-ahead":
+        yield (
+            f"physics.jitter {scenario.physics.jitter:g} gives every step a time of its own, so none is skipped: the "
+            "run takes as long as with run.stepping every-step"
+        )
+
+
 def _models(_: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
     notes = {part.model.name: part.model.notes for part in parts}
     for name, sentences in notes.items():
@@ -120,6 +128,7 @@ REMARKS = (
     Remark("unknown-version", _version),
     Remark("more-blocks-than-memory", _blocks),
     Remark("derived-calibration", _calibration),
+    Remark("jitter-forces-steps", _jitter),
     Remark("model-approximated", _models),
     Remark("states-and-prefixes", _states),
     Remark("router-of-one-replica", _router),

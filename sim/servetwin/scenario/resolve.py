@@ -7,10 +7,12 @@ from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
+from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
 from servetwin.scenario.engines import EngineDefaults, largest_graph, vllm_defaults
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.prices import TABLES
 from servetwin.scenario.schema import (
     Cluster,
     EngineOptions,
@@ -94,6 +96,8 @@ def _resolve_pool(
 ) -> tuple[Pool, dict[str, tuple[str, str]]]:
     """A pool with all its settings, and its engine options without effect, which are back at their defaults."""
     parts = pool_parts(scenario, pool, place, catalog)
+    if scenario.physics.backend == TABLES:
+        check_available(parts.gpu)
     defaults = vllm_defaults(scenario.engine.version, parts.gpu.name, parts.gpu.memory_bytes)
     filled = pool.model_copy(
         update={

@@ -208,7 +208,8 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
     cluster, stream = simulation.cluster, simulation.stream
     recorder = simulation.recorder
     recorder.meta.trace_block_hit_rate_infinite = stream.trace_block_hit_rate_infinite
-    warnings = [*notes, *simulation.remarks]
+    said = dict.fromkeys(text for prices in simulation.prices for text in prices.remarks())
+    warnings = [*notes, *simulation.remarks, *said]
     if not cluster.gateway.submitted and not cluster.interrupted:
         warnings.append("no request arrived: run.duration_s ends before the first one, so there is nothing to measure")
     counts = stream.trace_counts

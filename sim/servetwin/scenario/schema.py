@@ -95,12 +95,15 @@ class Physics(Part):
     """How steps are priced.
 
     Attributes:
-        backend: ``roofline`` prices operators by the hardware's bounds and measured efficiencies.
+        backend: ``roofline`` prices operators by the hardware's bounds and measured efficiencies, ``tables`` by the
+            measurements of the optional package aiconfigurator-core.
         calibration: the set of global constants.
+        jitter: coefficient of variation of a step's time; 0 = equal steps take equal time.
     """
 
-    backend: Literal["roofline"] = "roofline"
+    backend: Literal["roofline", "tables"] = "roofline"
     calibration: str = "default"
+    jitter: float = Field(default=0.0, ge=0, le=1)
 
 
 class Parallel(Part):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import TypeVar
 
-from servetwin.specs import Calibration, Gpu, KernelConstants
+from servetwin.specs import AttentionCurve, Calibration, ExpertsCurve, Gpu, KernelConstants, ProductCurve
+
+_Constants = TypeVar("_Constants", KernelConstants, ProductCurve, ExpertsCurve, AttentionCurve)
 
 _NOT_IN_STEPS = ("front_end_s",)
 """Times of a calibration that are no part of a step; those per token and per request are not either."""
@@ -48,7 +51,20 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
 
 
 def _slow_kernels(kernels: KernelConstants, factor: float) -> KernelConstants:
+    return _slow_times(
+        replace(
+            kernels,
+            products=tuple((dtype, _slow_times(curve, factor)) for dtype, curve in kernels.products),
+            experts=tuple((dtype, _slow_times(curve, factor)) for dtype, curve in kernels.experts),
+            attention=tuple((dtype, _slow_times(curve, factor)) for dtype, curve in kernels.attention),
+        ),
+        factor,
+    )
+
+
+def _slow_times(constants: _Constants, factor: float) -> _Constants:
+    """The same with every field that is a time multiplied."""
     times = {
-        field.name: getattr(kernels, field.name) * factor for field in fields(kernels) if field.name.endswith("_s")
+        field.name: getattr(constants, field.name) * factor for field in fields(constants) if field.name.endswith("_s")
     }
-    return replace(kernels, **times)
+    return replace(constants, **times)

@@ -20,6 +20,9 @@ def to_mapping(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data, without what is null or empty."""
     pruned = _prune(scenario.model_dump(mode="json"))
     assert isinstance(pruned, dict)
+    if not scenario.physics.jitter:
+        # No noise is what every scenario has that does not say otherwise.
+        del pruned["physics"]["jitter"]
     return pruned
 
 

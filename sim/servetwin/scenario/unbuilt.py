@@ -27,7 +27,6 @@ class Unbuilt(NamedTuple):
 
 UNBUILT = (
     Unbuilt("control", "planners, autoscalers and faults"),
-    Unbuilt("physics.jitter", "noise on step times"),
     Unbuilt("cluster.topology", "nodes and networks between replicas"),
     Unbuilt("cluster.transfer", "the transfer of KV cache between pools"),
     Unbuilt("pool.speculation", "speculative decoding"),
@@ -42,7 +41,6 @@ UNBUILT_VALUES: dict[str, dict[object, str]] = {
         "prefill": "prefill pools (disaggregation)",
         "decode": "decode pools (disaggregation)",
     },
-    "physics.backend": {"tables": "measured operator tables"},
     "engine.name": {"sglang": "the rules of SGLang", "trtllm": "the rules of TensorRT-LLM"},
 }
 """Values that the format names for a field, and what they would be."""

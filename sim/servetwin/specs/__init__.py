@@ -5,6 +5,7 @@ Frozen data with its formulas as methods; nothing here knows where the figures c
 
 from servetwin.specs.attention import Attention, GroupedAttention, LatentAttention, StateAttention
 from servetwin.specs.calibration import Calibration, KernelConstants
+from servetwin.specs.curves import AttentionCurve, ExpertsCurve, ProductCurve
 from servetwin.specs.dtypes import bytes_per_value
 from servetwin.specs.hardware import Gpu, Link, Node, Source, StorageTier
 from servetwin.specs.layers import DenseMlp, Layer, MoeMlp, padded_vocab
@@ -12,8 +13,10 @@ from servetwin.specs.model import ModelSpec
 
 __all__ = [
     "Attention",
+    "AttentionCurve",
     "Calibration",
     "DenseMlp",
+    "ExpertsCurve",
     "Gpu",
     "GroupedAttention",
     "KernelConstants",
@@ -23,6 +26,7 @@ __all__ = [
     "ModelSpec",
     "MoeMlp",
     "Node",
+    "ProductCurve",
     "Source",
     "StateAttention",
     "StorageTier",

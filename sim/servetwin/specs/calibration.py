@@ -4,45 +4,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from servetwin.specs.curves import AttentionCurve, ExpertsCurve, ProductCurve
+
 SAMPLING = ("greedy", "top-p")
+
+_WIDER = {"int8": ("fp8",), "nvfp4": ("fp8",), "int4": ("mxfp4",)}
+"""Whose curve stands for a data type that was not measured on a GPU, besides bf16 in the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelConstants:
-    """How kernels run on one GPU. Efficiencies are fractions of the data sheet's peak, in (0, 1].
+    """How kernels run on one GPU.
 
     Attributes:
-        gemm_memory: share of HBM bandwidth that a matrix product reaches.
-        gemm_compute: share of peak arithmetic that a matrix product reaches.
-        gemm_launch_s: constant per matrix product [s].
-        kv_memory: share of HBM bandwidth that reading the KV cache reaches.
-        attention_per_request_s: attention, per decoding request and layer [s].
-        layer_s: constant per layer: norms, rotary embedding, activation, attention launch [s].
-        moe_memory: share of HBM bandwidth that reading experts reaches.
-        moe_launch_s: constant per mixture layer: routing, sorting, launches [s].
+        products: curves of matrix products by data type of the weights.
+        experts: curves of mixtures of experts, likewise.
+        attention: curves of attention by data type of the KV cache.
         mixed_query_tile: rows of the tile in which attention computes each head of a decoding request in a step
             with a prefill chunk; 1 where the kernels pack the heads of a query group into one tile.
         sort: time of sorting logits, as a multiple of ``Calibration.sampling_s``, in which H100 is 1.
-        quantise_gemm_s: quantising the activations of one 8-bit matrix product [s].
-        quantise_moe_s: the same for the experts of one layer [s].
-        moe_4bit_memory: share of HBM bandwidth that reading 4-bit experts reaches.
-        moe_4bit_math: data type in which 4-bit experts are multiplied: bf16, fp8 or fp4.
+        quantise_product_s: on top of a product of 8-bit weights in an engine, which finds the scales of the activations
+            on the fly; kernels are measured with given scales [s].
+        quantise_experts_s: the same for the experts of one layer [s].
     """
 
-    gemm_memory: float
-    gemm_compute: float
-    gemm_launch_s: float
-    kv_memory: float
-    attention_per_request_s: float
-    layer_s: float
-    moe_memory: float
-    moe_launch_s: float
+    products: tuple[tuple[str, ProductCurve], ...]
+    experts: tuple[tuple[str, ExpertsCurve], ...]
+    attention: tuple[tuple[str, AttentionCurve], ...]
     mixed_query_tile: float
     sort: float
-    quantise_gemm_s: float
-    quantise_moe_s: float
-    moe_4bit_memory: float
-    moe_4bit_math: str
+    quantise_product_s: float
+    quantise_experts_s: float
+
+    def product(self, dtype: str) -> ProductCurve:
+        """The curve of products with weights of ``dtype``: its own, else that of a wider type down to bf16."""
+        known = dict(self.products)
+        return next(known[name] for name in (dtype, *_WIDER.get(dtype, ()), "bf16") if name in known)
+
+    def mixture(self, dtype: str) -> ExpertsCurve:
+        """The curve of experts with weights of ``dtype``: its own, else that of a wider type down to bf16."""
+        known = dict(self.experts)
+        return next(known[name] for name in (dtype, *_WIDER.get(dtype, ()), "bf16") if name in known)
+
+    def attending(self, kv_cache: str) -> AttentionCurve:
+        """The curve of attention over a cache of type ``kv_cache``, else that of bf16."""
+        known = dict(self.attention)
+        return known.get(kv_cache) or known["bf16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +60,23 @@ class Calibration:
         name: its name in the catalogue.
         engine: the engine it was measured on, with version.
         roofline_power: p of ``(memory^p + compute^p)^(1/p)``.
-        prefill_attention: share of peak arithmetic that prefill attention reaches.
-        tile_attention: the same where a tile of rows holds a single query; see ``mixed_query_tile``.
+        tile_attention: share of peak arithmetic of attention where a tile of rows holds a single query; see
+            ``mixed_query_tile``.
         element_wise: share of HBM bandwidth of norms, activations and residual additions.
-        moe_compute: share of ``gemm_compute`` that grouped matrix products of experts reach.
-        eight_bit_compute: share of ``gemm_compute`` that matrix products of 8-bit weights reach.
         expert_overlap: by how much routing is more alike than chance; see ``physics.moe``.
         link_efficiency: share of the link's bandwidth, where no all-reduce was measured.
         link_latency_s: all-reduce latency per doubling of ranks, where none was measured [s].
         step_s: what the GPU waits for the CPU in each step [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
+        experts_launch: share of ``ExpertsCurve.launch_s`` that is left inside an engine's step, where the small kernels
+            of a mixture start while others drain.
         sampling_s: by sampling mode, per row of logits and 32,000 tokens of vocabulary, on H100 [s].
         front_end_s: from arrival to the waiting queue, per request [s].
         front_end_s_per_token: the same per prompt token: tokenising, hashing [s].
         output_s_per_request: delay of a step's tokens per request in the step: detokenising, streaming [s].
         unavailable_bytes: memory that the driver reports and the runtime does not hand out [B].
-        overhead_bytes: what the engine takes besides weights and KV cache [B].
+        overhead_bytes: what the engine takes besides weights, KV cache and what ``physics.memory`` works out [B].
+        collectives_bytes: buffers of the collectives, where ranks share out a model [B].
         kernels: constants by name of the GPU.
         architectures: which GPU's constants stand for another GPU of the same architecture.
         sources: where the figures come from: ``(what, who says so, date)``.
@@ -77,22 +85,21 @@ class Calibration:
     name: str
     engine: str
     roofline_power: float
-    prefill_attention: float
     tile_attention: float
     element_wise: float
-    moe_compute: float
-    eight_bit_compute: float
     expert_overlap: float
     link_efficiency: float
     link_latency_s: float
     step_s: float
     mixed_step_s: float
+    experts_launch: float
     sampling_s: tuple[tuple[str, float], ...]
     front_end_s: float
     front_end_s_per_token: float
     output_s_per_request: float
     unavailable_bytes: float
     overhead_bytes: float
+    collectives_bytes: float
     kernels: tuple[tuple[str, KernelConstants], ...]
     architectures: tuple[tuple[str, str], ...] = ()
     sources: tuple[tuple[str, str, str], ...] = ()

@@ -41,6 +41,8 @@ class Gpu:
         nvlink_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
         all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
         sources: a source for each figure.
+        l2_bytes: size of the last cache before HBM [B]; None where the profile gives none. Operands that fit into it
+            are not read from HBM again in a benchmark that repeats a kernel.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Gpu:
     all_reduce: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
     sources: tuple[Source, ...] = ()
     nvlink_domain: int = 8
+    l2_bytes: float | None = None
 
     def peak(self, dtype: str) -> float:
         """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.

@@ -11,10 +11,10 @@ from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.pools import PoolParts, pool_parts, step_time
+from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
-from servetwin.scenario.slowdown import slow_down
 from servetwin.studies.step import Step
 from servetwin.units import PS_PER_US
 
@@ -38,10 +38,9 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     pool = scenario.cluster.pools[index]
     place = f"cluster.pools.{index}"
     parts = pool_parts(scenario, pool, place, catalog)
-    _, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
-    prices = step_time(scenario, parts)
+    prices = price_steps(scenario, parts)
     shape = step.shape(prices.windows, graph_sizes(pool.engine.max_cudagraph_capture_size or 0))
-    items = itemize(prices, shape, calibration, parts.gpu)
+    items = itemize(prices, shape, parts.gpu)
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated",))
     return {
@@ -54,7 +53,12 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
         "memory": memory,
         "intensity": _intensity(items, parts),
-        "warnings": [*_warnings(pool, step, shape, memory), *notes, *_other_pools(scenario, pool_name)],
+        "warnings": [
+            *_warnings(pool, step, shape, memory),
+            *prices.remarks(),
+            *notes,
+            *_other_pools(scenario, pool_name),
+        ],
     }
 
 
@@ -80,6 +84,7 @@ def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape:
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "weights": parts.weights,
         "kv_cache": parts.kv_cache,
+        "backend": scenario.physics.backend,
         "calibration": parts.calibration.name,
         "kernel_constants_of": parts.calibration.kernels_of(parts.gpu.name, parts.gpu.architecture),
         "batch": step.batch,
@@ -112,6 +117,7 @@ def _operator(item: Item, step_ps: int) -> dict[str, Any]:
         "bytes": item.bytes_moved,
         "wire_bytes": item.wire_bytes,
         "flops_per_byte": item.flops / item.bytes_moved if item.bytes_moved else None,
+        "provenance": item.provenance,
     }
 
 

@@ -14,6 +14,9 @@ from servetwin.physics.step_time import RooflineStepTime
 CATALOG = Catalog()
 CALIBRATION = CATALOG.calibration("default")
 H100 = CATALOG.gpu("h100-sxm")
+KERNELS = CALIBRATION.kernels_for("h100-sxm", "hopper")
+assert KERNELS is not None
+PRODUCT, ATTENTION = KERNELS.product("bf16"), KERNELS.attending("bf16")
 
 
 def prices(model: str, gpu: str, tensor: int = 1, weights: str = "auto", sampling: str = "greedy") -> RooflineStepTime:
@@ -41,7 +44,7 @@ def by_name(items: list[Item]) -> dict[str, Item]:
 
 def test_a_decode_step_of_llama_by_hand() -> None:
     """Llama-3.1-8B: 32 layers, hidden 4096, 32 heads and 8 KV heads of 128, MLP 14336, vocabulary 128256."""
-    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), shape(32, 2000), CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), shape(32, 2000), H100))
     assert set(items) == {
         "attention.qkv", "attention.out", "mlp.up", "mlp.down", "element-wise", "attention.decode",
         "attention.requests", "host", "logits", "sampling",
@@ -51,8 +54,9 @@ def test_a_decode_step_of_llama_by_hand() -> None:
     # Weights 6144 x 4096 in bf16, and 32 rows in and out.
     assert qkv.bytes_moved == 32 * 2 * (6144 * 4096 + 32 * (6144 + 4096))
     assert qkv.flops == 32 * 2 * 32 * 6144 * 4096
-    memory, compute = qkv.bytes_moved / 32 / (0.89 * 3.35e12), qkv.flops / 32 / (0.80 * 989e12)
-    each = (memory**3 + compute**3) ** (1 / 3) + 4.0e-6
+    memory = qkv.bytes_moved / 32 / (PRODUCT.memory * 3.35e12)
+    compute = qkv.flops / 32 / (PRODUCT.compute * 989e12)
+    each = (memory**3 + compute**3) ** (1 / 3) + PRODUCT.launch_s
     assert qkv.total_ps == pytest.approx(32 * each * 1e12, abs=100)
     assert qkv.floor_s == pytest.approx(qkv.bytes_moved / 3.35e12)
     decode = items["attention.decode"]
@@ -60,27 +64,35 @@ def test_a_decode_step_of_llama_by_hand() -> None:
     assert decode.bytes_moved == 32 * 32 * 2000 * 2 * 8 * 128 * 2
     assert decode.flops == 32 * 32 * 2000 * 4 * 32 * 128
     # The price per token of context is a whole number of picoseconds, rounded up.
-    assert decode.ps["memory"] == decode.total_ps == 64_000 * -(-(32 * 4096 * 10**12) // round(0.95 * 3.35e12))
-    assert items["attention.requests"].total_ps == pytest.approx(32 * 32 * 0.11e6, rel=1e-6)
-    assert items["host"].ps == {"compute": 0, "memory": 0, "communication": 0, "overhead": 560_000_000}
+    assert (
+        decode.ps["memory"] == decode.total_ps == 64_000 * -(-(32 * 4096 * 10**12) // round(ATTENTION.memory * 3.35e12))
+    )
+    assert items["attention.requests"].total_ps == pytest.approx(32 * 32 * 32 * ATTENTION.per_head_s * 1e12, abs=40)
+    assert items["host"].ps == {"compute": 0, "memory": 0, "communication": 0, "overhead": 510_000_000}
     assert items["sampling"].total_ps == pytest.approx(32 * 0.3e6 * 128_256 / 32_000, rel=1e-6)
 
 
 def test_a_prefill_chunk_by_hand() -> None:
     step = shape(0, 0, chunks=((2048, 100),))
-    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), step, CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-8b", "h100-sxm"), step, H100))
     prefill = items["attention.prefill"]
     pairs = 2048 * 100 + 2048 * 2049 // 2
     assert prefill.flops == 32 * pairs * 4 * 32 * 128
     assert prefill.bytes_moved == 32 * 2148 * 2 * 8 * 128 * 2
-    assert prefill.ps["compute"] == prefill.total_ps == pytest.approx(prefill.flops / (0.5 * 989e12) * 1e12, abs=10)
+    assert (
+        prefill.ps["compute"]
+        == prefill.total_ps
+        == pytest.approx(
+            (pairs + 2048 * ATTENTION.ramp_tokens) * 32 * 4 * 32 * 128 / (ATTENTION.compute * 989e12) * 1e12, abs=10
+        )
+    )
     assert "attention.decode" not in items
-    assert items["host"].total_ps == 610_000_000
+    assert items["host"].total_ps == 560_000_000
     assert items["logits"].flops == 2 * 128_256 * 4096
 
 
 def test_communication_and_its_floor() -> None:
-    items = by_name(itemize(prices("llama-3.1-70b", "h100-sxm", 4), shape(64, 500), CALIBRATION, H100))
+    items = by_name(itemize(prices("llama-3.1-70b", "h100-sxm", 4), shape(64, 500), H100))
     reduce = items["all-reduce"]
     assert reduce.wire_bytes == 2 * 80 * 64 * 8192 * 2
     assert reduce.ps["communication"] == reduce.total_ps > reduce.wire_bytes / 450e9 * 1e12
@@ -107,7 +119,7 @@ def test_items_add_up_and_nothing_is_left_over(
 ) -> None:  # fmt: skip
     step_time = prices(model, gpu, tensor, weights, "top-p")
     step = shape(batch, context, step_time.windows, chunks, width)
-    items = itemize(step_time, step, CALIBRATION, CATALOG.gpu(gpu))
+    items = itemize(step_time, step, CATALOG.gpu(gpu))
     price = step_time.price(step)
     columns = {column: sum(item.ps[column] for item in items) for column in COLUMNS.values()}
     assert columns == {

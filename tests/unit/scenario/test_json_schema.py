@@ -73,7 +73,7 @@ SLIPS: list[tuple[str, str, tuple[str | int, ...], Any]] = [
     ("models", "llama-3.1-8b", ("layers", 0, "attention", "kind"), "flash"),
     ("models", "llama-3.1-8b", ("weights", "dtype"), "fp7"),
     ("models", "llama-3.1-8b", ("hiden",), 1),
-    ("calibrations", "default", ("kernels", "h100-sxm", "gemm_memory"), 1.2),
+    ("calibrations", "default", ("kernels", "h100-sxm", "products", "bf16", "memory"), 1.2),
     ("calibrations", "default", ("step", "host"), "560 furlongs"),
 ]
 

@@ -16,7 +16,6 @@ from servetwin.scenario.store import to_yaml
     ("path", "part"),
     [
         ("control", {"control": {"autoscaler": {}}}),
-        ("physics.jitter", {"physics": {"jitter": 0.1}}),
         ("cluster.topology", {"cluster": {"topology": {"nodes": 2}}}),
         ("cluster.transfer", {"cluster": {"transfer": {"mode": "pull"}}}),
         ("cluster.speculation", {"cluster": {"speculation": {"method": "eagle3", "k": 3}}}),
@@ -26,7 +25,6 @@ from servetwin.scenario.store import to_yaml
         ("cluster.pools.0.parallel.expert", {"cluster": {"pools": [{"name": "a", "parallel": {"expert": 8}}]}}),
         ("cluster.pools.0.speculation", {"cluster": {"pools": [{"name": "a", "speculation": {"method": "ngram"}}]}}),
         ("cluster.pools.0.role", {"cluster": {"pools": [{"name": "a", "role": "decode"}]}}),
-        ("physics.backend", {"physics": {"backend": "tables"}}),
         ("engine.name", {"engine": {"name": "sglang"}}),
     ],
 )  # fmt: skip

@@ -120,7 +120,7 @@ def test_memory_by_hand() -> None:
         ((100, 10, None), {"engine": {"max_num_seqs": 64}}, "max_num_seqs = 64"),
         ((1, 5000, None), {"engine": {"max_model_len": 4096}}, "max_model_len = 4,096"),
         ((None, 4000, 500), {"engine": {"max_model_len": 4096}}, "max_model_len = 4,096"),
-        ((1000, 5000, None), {}, "room for 453,9"),
+        ((1000, 5000, None), {}, "room for 429,"),
     ],
 )
 def test_what_the_engine_would_not_run_is_said(step: Any, cluster: dict[str, Any], word: str) -> None:

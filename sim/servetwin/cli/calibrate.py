@@ -1,0 +1,102 @@
+"""``servetwin calibrate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from servetwin.cli import options
+from servetwin.cli.guard import guarded, say
+
+app = typer.Typer(
+    name="calibrate", help="Fit the constants of a calibration to measurements.", no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+def kernels(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The folder of the tables: kernels_KIND_GPU.csv, KIND as listed above."),
+    ],
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="G", help="Fit this GPU only.  [default: every GPU with tables]")
+    ] = None,
+    base: Annotated[
+        str, typer.Option("--base", metavar="NAME", help="The calibration that all other constants come from.")
+    ] = "default",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write a calibration file with the new curves.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="TEXT", help="Who measured the kernels, for the file.  [default: DIR]"),
+    ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file.  [default: today]"),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option("--table", metavar="FILE", help="Write the residuals as Markdown, into their place in a page."),
+    ] = None,
+    catalog: options.CatalogDir = None,
+    json: options.Json = False,
+) -> None:
+    """Fit curves of kernels: how near to the data sheet matrix products, experts and attention come, by GPU and type.
+
+    KIND is gemm, moe, decode_attention or prefill_attention; kernels_allreduce_intranode.csv is scored only, for a GPU
+    profile holds measured all-reduces. A third of the shapes is left out of the fit and judges it; rows whose operands
+    sit in the L2 cache count for neither.
+    """
+    if out is None and (source is not None or date is not None):
+        name = "--source" if source is not None else "--date"
+        raise typer.BadParameter("it goes into the file that --out writes, and there is none", param_hint=name)
+    if date is not None:
+        _check_date(date)
+    from servetwin.studies.calibration.page import put_into_page
+    from servetwin.studies.calibration.residuals import markdown, plain
+    from servetwin.studies.calibration.study import calibrate_kernels
+
+    fits = calibrate_kernels(folder, options.open_catalog(catalog), gpu=gpu, base=base)
+    if table is not None:
+        put_into_page(table, markdown(fits.residuals))
+    if out is not None:
+        from servetwin.studies.calibration.write import write_file
+
+        write_file(out, fits.text(name=out.stem, source=source or f"kernel tables in {folder}", date=date or _today()))
+    if json:
+        from json import dumps
+
+        written = str(out) if out else None
+        print(dumps({**fits.document(), "file": written}, indent=2, allow_nan=False, ensure_ascii=False))
+        return
+    print(plain(fits.residuals))
+    print(f"\n{fits.error()}")
+    for name, text in fits.all_reduces.items():
+        print(f"\nthe profile of {name} has no all-reduces; measured ones for it, with source and date to be added:")
+        print(text)
+    if out is not None:
+        print(f"\nwritten to {out}; use it with: --set physics.calibration={out}")
+    for path in (table,) if table else ():
+        say(f"residuals written to {path}")
+
+
+def _check_date(text: str) -> None:
+    from datetime import date
+
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"a date is expected, YYYY-MM-DD, found {text!r}", param_hint="--date") from None
+
+
+def _today() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).date().isoformat()
+
+
+app.command("kernels")(guarded(kernels))

@@ -1,0 +1,1 @@
+"""Fitting the constants of a calibration to measurements."""

@@ -1,0 +1,98 @@
+"""With noise on the step times the stepping levels still write the same bytes, and the naive engine agrees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.oracle.levels import at_level, check_levels, resolved, simulate
+from tests.oracle.naive_scenarios import compare, fresh_stream
+from tests.oracle.tight_scenarios import TIGHT
+from tests.reference.naive_engine import Cluster
+
+import servetwin
+from servetwin.engine.protocols import STEPPING
+from servetwin.physics.jitter import StepNoise
+from servetwin.physics.protocols import Phase, StepPrice, StepShape
+from servetwin.scenario.build import build
+from servetwin.scenario.schema import Scenario
+from servetwin.streams import Streams
+
+NOISY = ["physics.jitter=0.2"]
+
+
+@pytest.mark.parametrize("name", ["quickstart", "multi-turn", "mixed-gpus"])
+def test_levels(name: str, tmp_path: Path) -> None:
+    scenario = resolved(name, "run.requests=40", *NOISY)
+    summary = check_levels(scenario, tmp_path, strict=True)
+    assert summary["completed"] == 40
+    # No two steps are equal: each is an event of its own at every level.
+    assert min(summary["events"]) > summary["steps"]
+
+
+@pytest.mark.parametrize("stepping", STEPPING)
+def test_a_timeline_of_noisy_steps_adds_up(stepping: str, tmp_path: Path) -> None:
+    scenario = at_level(resolved("quickstart", "run.requests=15", *NOISY), stepping)
+    plain = servetwin.run(scenario, out=tmp_path / "plain")
+    drawn = servetwin.run(scenario, out=tmp_path / "drawn", timeline=True)
+    assert (tmp_path / "plain" / "requests.parquet").read_bytes() == (
+        tmp_path / "drawn" / "requests.parquet"
+    ).read_bytes()
+    assert plain.summary()["steps"] == drawn.summary()["steps"]
+
+
+class _Noisy:
+    """The step time of a replica for the naive engine, which prices each step once, in order."""
+
+    def __init__(self, step_time: Any, noise: StepNoise) -> None:
+        self._step_time, self._noise = step_time, noise
+        self.windows = step_time.windows
+
+    def price(self, shape: StepShape) -> StepPrice:
+        shape.stretch = self._noise()
+        return self._step_time.price(shape)
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        return self._step_time.phases(shape)
+
+
+def _naive(scenario: Scenario) -> Any:
+    parts = build(scenario)
+    context: Any = type("Context", (), {"streams": Streams(0), "replicas": 1, "seats": 1})
+    engines = []
+    for index, replica in enumerate(parts.cluster.replicas):
+        noise = StepNoise(scenario.physics.jitter, Streams(scenario.run.seed).generator("jitter", index))
+        scheduling = parts.scenario.cluster.pools[replica.pool].engine.scheduling
+        executor = replica.executor
+        engines.append((executor.settings, _Noisy(executor._step_time, noise), scheduling.build(context)))
+    return Cluster(engines, scenario.router.name()).run(list(fresh_stream(parts)))
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
+def test_the_naive_engine_agrees(model: str, asynchronous: bool) -> None:
+    """Short of blocks, so that requests are preempted and plans are made again."""
+    cluster = TIGHT["cluster"] | {"engine": TIGHT["cluster"]["engine"] | {"async_scheduling": asynchronous}}
+    scenario = resolved(
+        TIGHT | {"model": model, "cluster": cluster, "physics": {"jitter": 0.1}, "run": {"requests": 50},
+                 "router": {"policy": "round-robin"}}
+    )  # fmt: skip
+    _, result = simulate(scenario)
+    assert result.summary()["preemptions"] > 0
+    compare(result, _naive(scenario))
+
+
+def test_noise_widens_the_gaps_and_nothing_else(tmp_path: Path) -> None:
+    """The same requests arrive; the mean step stays; equal steps no longer take equal time."""
+    calm, noisy = (servetwin.run("quickstart", run__requests=300, physics__jitter=value) for value in (0, 0.3))
+    assert (calm.requests()["arrival_s"] == noisy.requests()["arrival_s"]).all()
+    assert noisy.summary()["tpot_ms.mean"] == pytest.approx(calm.summary()["tpot_ms.mean"], rel=0.1)
+    assert noisy.summary()["itl_ms.p99"] > calm.summary()["itl_ms.p99"]
+    again = servetwin.run("quickstart", run__requests=300, physics__jitter=0.3)
+    assert again.requests().equals(noisy.requests())
+    assert (
+        not servetwin.run("quickstart", run__requests=300, run__seed=1, physics__jitter=0.3)
+        .requests()
+        .equals(noisy.requests())
+    )
