@@ -66,7 +66,7 @@ def test_limits_name_what_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["control: {planner: x}", "physics: {jitter: 0.1}", "cluster: {pools: [{name: p, role: prefill}]}"],
+    ["control: {planner: x}", "cluster: {pools: [{name: p, role: prefill}]}"],
 )
 def test_limits_are_errors(option: str) -> None:
     """What the README calls refused is refused."""

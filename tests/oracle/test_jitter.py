@@ -88,7 +88,9 @@ def test_noise_widens_the_gaps_and_nothing_else(tmp_path: Path) -> None:
     calm, noisy = (servetwin.run("quickstart", run__requests=300, physics__jitter=value) for value in (0, 0.3))
     assert (calm.requests()["arrival_s"] == noisy.requests()["arrival_s"]).all()
     assert noisy.summary()["tpot_ms.mean"] == pytest.approx(calm.summary()["tpot_ms.mean"], rel=0.1)
-    assert noisy.summary()["itl_ms.p99"] > calm.summary()["itl_ms.p99"]
+    # The longest gaps are those of steps with prompts, whose number is small; most gaps are plain decode steps.
+    spread = [run.summary()["itl_ms.p90"] / run.summary()["itl_ms.p50"] for run in (calm, noisy)]
+    assert spread[1] > 1.05 * spread[0]
     again = servetwin.run("quickstart", run__requests=300, physics__jitter=0.3)
     assert again.requests().equals(noisy.requests())
     assert (
