@@ -142,15 +142,7 @@ class DecodeBatch:
     def steps_ahead(self, free: int) -> int:
         """How many steps of today's composition can be planned: before a request finishes, or stops growing within a
         window, or ``free`` blocks run out."""
-        finishes = self.finishes
-        while finishes:
-            step, joined, request = finishes[0]
-            if request.joined == joined:
-                break
-            heappop(finishes)
-        else:
-            return 0
-        limit = step - self.step
+        limit = self.next_finish() - self.step
         if self.windows:
             limit = min(limit, self.next_crossing() - self.step)
         if limit <= 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from servetwin.physics.aiconfigurator import open_database
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.tables import TableStepTime
@@ -25,24 +27,14 @@ def price_steps(scenario: Scenario, parts: PoolParts) -> RooflineStepTime:
     """
     slowdown = scenario.cluster.slowdown
     gpu, calibration = slow_down(parts.gpu, parts.calibration, slowdown)
+    common: dict[str, Any] = {
+        "tensor": parts.tensor,
+        "weights": parts.weights,
+        "kv_cache": parts.kv_cache,
+        "sampling": scenario.workload.sampling,
+        "calibration": calibration,
+    }
     if scenario.physics.backend == TABLES:
-        return TableStepTime(
-            parts.model,
-            gpu,
-            tensor=parts.tensor,
-            weights=parts.weights,
-            kv_cache=parts.kv_cache,
-            sampling=scenario.workload.sampling,
-            calibration=calibration,
-            database=open_database(parts.gpu, scenario.engine.name),
-            slowdown=slowdown,
-        )
-    return RooflineStepTime(
-        parts.model,
-        gpu,
-        tensor=parts.tensor,
-        weights=parts.weights,
-        kv_cache=parts.kv_cache,
-        sampling=scenario.workload.sampling,
-        calibration=calibration,
-    )
+        database = open_database(parts.gpu, scenario.engine.name)
+        return TableStepTime(parts.model, gpu, **common, database=database, slowdown=slowdown)
+    return RooflineStepTime(parts.model, gpu, **common)

@@ -136,6 +136,28 @@ def test_steps_within_free_blocks(contexts: list[int], free: int, limit: int, bl
     assert batch.steps_within(free, limit) == steps
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), min_size=1, max_size=8), st.integers(0, 60),
+    st.sampled_from([1, 2, 3, 16]), st.sampled_from([(), (8,), (4, 30)]),
+)  # fmt: skip
+def test_steps_ahead_are_those_that_change_nothing(
+    members: list[tuple[int, int]], free: int, block_size: int, windows: tuple[int, ...]
+) -> None:
+    """Until the first request ends, stops growing within a window, or finds no block."""
+    batch, plain = DecodeBatch(block_size, windows), Plain(block_size, windows)
+    for number, (computed, left) in enumerate(members):
+        request = decoding(number, computed, left)
+        batch.join(request)
+        plain.members[request] = [computed, left]
+    limit = min(left for _, left in members)
+    crossings = [window - computed - 1 for window in windows for computed, _ in members if computed + 1 < window]
+    limit = min([limit, *crossings])
+    expected = 0
+    while expected < limit and plain.new_blocks(expected + 1) <= free:
+        expected += 1
+    assert batch.steps_ahead(free) == expected
+
+
 def test_requests_end_in_the_order_in_which_they_joined() -> None:
     """Two whose last steps are the same."""
     batch = DecodeBatch(16, ())
