@@ -137,7 +137,7 @@ def test_steps_within_free_blocks(contexts: list[int], free: int, limit: int, bl
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), min_size=1, max_size=8), st.integers(0, 60),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), min_size=1, max_size=8), st.integers(0, 12),
     st.sampled_from([1, 2, 3, 16]), st.sampled_from([(), (8,), (4, 30)]),
 )  # fmt: skip
 def test_steps_ahead_are_those_that_change_nothing(
