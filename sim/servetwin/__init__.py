@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from servetwin import compiled
+
 if TYPE_CHECKING:
     from servetwin.errors import InputError, Interrupted, InvariantError, ServetwinError
     from servetwin.results.result import Result
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from servetwin.scenario.schema import Scenario
 
 __version__ = "0.1.0"
+
+# Before any other module of the package is imported.
+compiled.install()
 
 # Loaded when first asked for: the command line answers --help without the simulator.
 _HOME = {

@@ -24,6 +24,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from servetwin import compiled
+
 SCENARIOS = ("bench-8b", "bench-8b-64r", "bench-8b-256r", "bench-8b-long")
 #: Requests per CPU-second that are promised.
 PROMISED = {"bench-8b": 25_000, "bench-8b-64r": 15_000, "bench-8b-256r": 15_000}
@@ -122,6 +124,7 @@ def main() -> None:
         if chosen.json:
             continue
         if len(rows) == 1:
+            print(f"hot modules are {'compiled' if compiled.in_use() else 'run from source'}")
             print("  ".join(f"{key:>15}" for key in found))
         print("  ".join(f"{shown(value):>15}" for value in found.values()), flush=True)
     if chosen.json:

@@ -14,6 +14,7 @@ BOTTOM = {"specs", "request", "records", "units", "streams", "errors"}
 """What everything may stand on."""
 
 ALLOWED: dict[str, set[str]] = {
+    "compiled": set(),
     "errors": set(),
     "units": {"errors"},
     "streams": set(),
@@ -34,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
         "catalog", "workload", "policies", "results", "fabric", "cluster", "engine", "physics", "kernel", *BOTTOM,
     },
     "studies": {"scenario", "report", "results", "physics", "catalog", "workload", "policies", *BOTTOM},
-    "cli": {"studies", "report", "scenario", "results", "catalog", "policies", "errors", "units"},
+    "cli": {"compiled", "studies", "report", "scenario", "results", "catalog", "policies", "errors", "units"},
     "testing": {
         "scenario", "policies", "cluster", "engine", "physics", "kernel", "results", "workload", "catalog", *BOTTOM,
     },

@@ -43,9 +43,9 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from servetwin import __version__
+        from servetwin import __version__, compiled
 
-        print(f"servetwin {__version__}")
+        print(f"servetwin {__version__} ({'compiled' if compiled.in_use() else 'run from source'})")
         raise typer.Exit
 
 
@@ -53,7 +53,13 @@ def _print_version(wanted: bool) -> None:
 def _start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and how it runs.",
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

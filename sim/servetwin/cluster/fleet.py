@@ -38,7 +38,7 @@ class Fleet:
         if metric == REQUESTS:
             return self._requests[replica]
         if metric == TOKENS:
-            return self._prompts[replica] + self._replicas[replica].executor.generated(self._env._now)
+            return self._prompts[replica] + self._replicas[replica].generated(self._env._now)
         raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
 
     def least(self, metric: str) -> int:

@@ -17,9 +17,10 @@ class Replica:
         executor: the process that runs its steps.
         routable: whether new requests may be sent here.
         submit: takes a request over, now.
+        generated: output tokens of its unfinished requests, as of the last step that ended before an instant [ps].
     """
 
-    __slots__ = ("executor", "index", "pool", "routable", "submit")
+    __slots__ = ("executor", "generated", "index", "pool", "routable", "submit")
 
     def __init__(self, index: int, pool: int, executor: Executor) -> None:
         self.index = index
@@ -27,6 +28,7 @@ class Replica:
         self.executor = executor
         self.routable = True
         self.submit: Callable[[Request], None] = executor.submit
+        self.generated: Callable[[int], int] = executor.generated
 
 
 ReplicaFactory = Callable[[int], Replica]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from servetwin.engine.prefix_node import Node
@@ -38,7 +38,7 @@ class BlockPool:
     __slots__ = ("_queue", "free", "overlap", "total")
 
     #: Dead extents tolerated in the queue before it is compacted.
-    _SLACK = 4096
+    _SLACK: Final = 4096
 
     def __init__(self, num_blocks: int) -> None:
         self.total = num_blocks - 1

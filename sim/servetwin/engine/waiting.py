@@ -33,26 +33,39 @@ class WaitingQueue(Protocol):
         """Take out a request anywhere in the queue. A rare path, linear in its length."""
 
 
-class FcfsQueue(deque[Request]):
+class FcfsQueue:
     """First come, first served; preempted requests return to the front."""
 
-    __slots__ = ()
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Request] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._queue)
 
     def head(self) -> Request:
         """The request to be admitted next."""
-        return self[0]
+        return self._queue[0]
 
     def take(self) -> Request:
         """Take the head out."""
-        return self.popleft()
+        return self._queue.popleft()
 
     def push(self, request: Request, key: Any) -> None:
         """A new request enters at the back."""
-        self.append(request)
+        self._queue.append(request)
 
     def push_preempted(self, request: Request, key: Any) -> None:
         """A preempted request returns to the front."""
-        self.appendleft(request)
+        self._queue.appendleft(request)
+
+    def remove(self, request: Request) -> None:
+        """Take out a request anywhere in the queue."""
+        self._queue.remove(request)
 
 
 class KeyedQueue:
@@ -68,7 +81,7 @@ class KeyedQueue:
         return len(self._heap)
 
     def __iter__(self) -> Iterator[Request]:
-        return (entry[2] for entry in self._heap)
+        return iter([entry[2] for entry in self._heap])
 
     def head(self) -> Request:
         """The request to be admitted next."""
@@ -83,7 +96,9 @@ class KeyedQueue:
         self._entered += 1
         heappush(self._heap, (key, self._entered, request))
 
-    push_preempted = push
+    def push_preempted(self, request: Request, key: Any) -> None:
+        """A preempted request enters at its place again."""
+        self.push(request, key)
 
     def remove(self, request: Request) -> None:
         """Take out a request anywhere in the queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappush
-from typing import Any
+from typing import Any, Final
 
 from simpy.events import Event, EventPriority
 
@@ -40,7 +40,7 @@ class Nap:
     __slots__ = ("_alarm", "_env", "_numbers", "_priority", "_queue", "until_ps")
 
     #: ``until_ps`` of a sleep without an end.
-    FOREVER = 1 << 200
+    FOREVER: Final = 1 << 200
 
     def __init__(self, env: Environment, priority: EventPriority) -> None:
         self._env = env

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from servetwin.cluster.protocols import METRICS, REQUESTS, TOKENS
 from servetwin.request import Request
@@ -54,19 +55,22 @@ class FakeFleet:
         assert metric in METRICS, f"a fleet has no metric '{metric}'"
 
 
-class SealedRequest(Request):
-    """A request whose output length nobody may read: it lies in the future of every policy."""
+class SealedRequest:
+    """A request whose output length nobody may read: it lies in the future of every policy.
 
-    __slots__ = ("_sealed",)
+    It stands before a real one and passes on everything else.
+    """
 
-    @property
-    def output_tokens(self) -> int:
-        """Never: reading it is a fault of the policy."""
-        raise AssertionError("a policy read the output length of a request, which lies in the future")
+    def __init__(self, request: Request) -> None:
+        object.__setattr__(self, "_request", request)
 
-    @output_tokens.setter
-    def output_tokens(self, value: int) -> None:
-        self._sealed = value
+    def __getattr__(self, name: str) -> Any:
+        if name == "output_tokens":
+            raise AssertionError("a policy read the output length of a request, which lies in the future")
+        return getattr(self._request, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._request, name, value)
 
 
 def make_request(
@@ -80,7 +84,6 @@ def make_request(
     sealed: bool = False,
 ) -> Request:
     """A request that has just arrived; ``sealed`` makes reading its output length an error."""
-    cls = SealedRequest if sealed else Request
-    request = cls(id, arrival_ps, prompt_tokens, output_tokens, priority=priority, deadline_ps=deadline_ps)
+    request = Request(id, arrival_ps, prompt_tokens, output_tokens, priority=priority, deadline_ps=deadline_ps)
     request.queued_ps = arrival_ps
-    return request
+    return cast(Request, SealedRequest(request)) if sealed else request

@@ -9,6 +9,7 @@ A test of a policy is a subclass with one attribute; a third party's policy inhe
 from __future__ import annotations
 
 import pickle
+from inspect import isdatadescriptor
 from typing import Any, ClassVar
 
 from servetwin.cluster.protocols import Admission, Router
@@ -215,4 +216,4 @@ class AdmissionContract(PolicyContract):
 
 
 def _fields(request: Request) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in Request.__slots__}
+    return {name: getattr(request, name) for name, kind in vars(Request).items() if isdatadescriptor(kind)}
