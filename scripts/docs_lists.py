@@ -86,7 +86,7 @@ def hardware() -> str:
         shown = [f"{peaks[dtype] / 1e12:,.0f}" if dtype in peaks else "–" for dtype in ("bf16", "fp8", "fp4")]
         cells = [
             f"`{name}`", f"{gpu.memory_bytes / 2**20:,.0f} MiB", f"{gpu.hbm_bytes_per_s / 1e12:.3g} TB/s", *shown,
-            f"{gpu.nvlink_bytes_per_s / 1e9:,.0f} GB/s",
+            f"{gpu.link_bytes_per_s / 1e9:,.0f} GB/s",
             "–" if gpu.price_per_hour_usd is None else f"{gpu.price_per_hour_usd:.2f}",
             "–" if gpu.tdp_watts is None else f"{gpu.tdp_watts:.0f} W",
             f"`{_CALIBRATION.kernels_of(gpu.name, gpu.architecture)}`",

@@ -33,8 +33,8 @@ def describe_gpu(gpu: Gpu, path: Path, kernel_constants_of: str | None) -> dict[
         "memory_bytes": gpu.memory_bytes,
         "hbm_bytes_per_s": gpu.hbm_bytes_per_s,
         "flops": dict(gpu.flops),
-        "link_bytes_per_s": gpu.nvlink_bytes_per_s,
-        "nvlink_domain": gpu.nvlink_domain,
+        "link_bytes_per_s": gpu.link_bytes_per_s,
+        "link_domain": gpu.link_domain,
         "price_per_hour_usd": gpu.price_per_hour_usd,
         "tdp_watts": gpu.tdp_watts,
         "all_reduce_us": {

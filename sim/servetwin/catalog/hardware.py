@@ -32,13 +32,13 @@ def read_gpu(path: Path) -> Gpu:
         memory_bytes=round(figures.required(fields, "memory", "bytes")),
         hbm_bytes_per_s=figures.required(fields, "hbm", "bytes/s"),
         flops=tuple((dtype, figures.required(flops, dtype, "flops")) for dtype in flops.names()),
-        nvlink_bytes_per_s=figures.required(fields, "link", "bytes/s"),
+        link_bytes_per_s=figures.required(fields, "link", "bytes/s"),
         price_per_hour_usd=figures.optional(fields, "price_per_hour_usd", None),
         tdp_watts=figures.optional(fields, "tdp", "watts"),
         all_reduce=_all_reduce(fields, figures),
         l2_bytes=figures.optional(fields, "l2", "bytes"),
         sources=figures.sources,
-        nvlink_domain=_nvlink_domain(fields),
+        link_domain=_link_domain(fields),
     )
     fields.done()
     peaks = dict(gpu.flops)
@@ -53,14 +53,14 @@ def read_gpu(path: Path) -> Gpu:
     return gpu
 
 
-def _nvlink_domain(fields: Fields) -> int:
+def _link_domain(fields: Fields) -> int:
     """GPUs of a node; a profile states it where there are more or fewer than 8."""
-    if not fields.has("nvlink_domain"):
-        fields.take("nvlink_domain", None)
+    if not fields.has("link_domain"):
+        fields.take("link_domain", None)
         return 8
-    value = fields.take("nvlink_domain")
+    value = fields.take("link_domain")
     if type(value) is not int or not 1 <= value <= 1024:
-        raise fields.error("a number of GPUs is expected", "nvlink_domain", found=value, allowed="from 1 to 1024")
+        raise fields.error("a number of GPUs is expected", "link_domain", found=value, allowed="from 1 to 1024")
     return value
 
 

@@ -98,7 +98,7 @@ def gpu_schema() -> Schema:
         "l2": _optional(_figure("bytes", "Size of the last cache before it; `calibrate kernels` needs it.")),
         "flops": _mapping(peaks, ("bf16",), "Dense peaks, without sparsity."),
         "link": _figure("bytes/s", "To the other GPUs of the node, one direction."),
-        "nvlink_domain": _optional(
+        "link_domain": _optional(
             {"type": "integer", "minimum": 1, "maximum": MOST_GPUS, "description": "GPUs of a node; 8 by default."}
         ),
         "price_per_hour_usd": _optional(_figure(None, "Price of a GPU and hour [USD]; null: costs are null too.")),

@@ -15,7 +15,7 @@ from servetwin.specs import Link, Node, StorageTier
 Thing = TypeVar("Thing")
 
 MOST_GPUS = 1024
-"""GPUs of a node or of an NVLink domain beyond this are a slip of the keyboard."""
+"""GPUs of a node or of a link domain beyond this are a slip of the keyboard."""
 
 
 def read_link(path: Path) -> Link:
@@ -67,7 +67,7 @@ def read_node(
     domain = _count(fields, "gpus_per_domain", figures)
     if domain > gpus:
         raise fields.error(
-            "an NVLink domain cannot have more GPUs than the node", "gpus_per_domain.value", found=domain,
+            "a link domain cannot have more GPUs than the node", "gpus_per_domain.value", found=domain,
             allowed=f"from 1 to {gpus}",
         )  # fmt: skip
     memory = round(figures.required(fields, "memory", "bytes"))

@@ -13,7 +13,7 @@ KINDS = {
     "workloads": "arrivals and lengths of requests",
     POLICIES: "scheduling, routing and admission",
     "calibrations": "how near to the data sheet kernels come, and what an engine adds",
-    "nodes": "servers, and racks that are one NVLink domain",
+    "nodes": "servers, and racks that are one link domain",
     "links": "NVLink, PCIe and networks",
     "storage": "host memory and drives",
 }

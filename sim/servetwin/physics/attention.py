@@ -14,15 +14,13 @@ Slopes = tuple[tuple[int, int], ...]
 def attended_pairs(new: int, context: int, window: int | None) -> int:
     """Pairs (query, attended token) of a prefill chunk, causal and exact.
 
-    Parameters
-    ----------
-    new : tokens of the chunk
-    context : tokens computed before it
-    window : tokens that a query attends at most, itself included; None = all
+    Args:
+        new: tokens of the chunk.
+        context: tokens computed before it.
+        window: tokens that a query attends at most, itself included; None = all.
 
-    Returns
-    -------
-    ``Σ_{j=1…new} min(context + j, window)``
+    Returns:
+        ``Σ_{j=1…new} min(context + j, window)``.
     """
     if window is None or context + new <= window:
         return new * context + new * (new + 1) // 2
@@ -33,11 +31,10 @@ def attended_pairs(new: int, context: int, window: int | None) -> int:
 def keys_read(new: int, context: int, window: int | None) -> int:
     """Tokens whose keys and values a prefill chunk touches, its own included.
 
-    Parameters
-    ----------
-    new : tokens of the chunk
-    context : tokens computed before it
-    window : tokens that a query attends at most, itself included; None = all
+    Args:
+        new: tokens of the chunk.
+        context: tokens computed before it.
+        window: tokens that a query attends at most, itself included; None = all.
     """
     return new + (context if window is None else min(context, window - 1))
 
@@ -45,8 +42,6 @@ def keys_read(new: int, context: int, window: int | None) -> int:
 class AttentionPrices:
     """What reading and attending context takes, per attention kind.
 
-    Notes
-    -----
     Decoding reads each request's context once: ``max(bytes / (e_kv · bandwidth), flops / (e_a · peak))`` per
     token of context, both linear, so that the larger one is known before the context is; each request adds a constant
     for every query head of the rank. A prefill chunk takes the larger of reading its keys and of its arithmetic,

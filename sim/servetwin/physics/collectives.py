@@ -11,19 +11,15 @@ from servetwin.specs import Calibration, Gpu
 def wire_bound(message_bytes: float, gpus: int, link_bytes_per_s: float) -> float:
     """The least time of an all-reduce, even where the switch adds up.
 
-    Parameters
-    ----------
-    message_bytes : size of the tensor on each GPU [B]
-    gpus : number of GPUs
-    link_bytes_per_s : bandwidth of a GPU's links, one direction [B/s]
-
-    Returns
-    -------
-    time [s]
-
-    Notes
-    -----
     ``bytes / bandwidth``: each GPU sends its own tensor once, and receives the sum once.
+
+    Args:
+        message_bytes: size of the tensor on each GPU [B].
+        gpus: number of GPUs.
+        link_bytes_per_s: bandwidth of a GPU's links, one direction [B/s].
+
+    Returns:
+        time [s].
     """
     return message_bytes / link_bytes_per_s if gpus > 1 else 0.0
 
@@ -31,25 +27,19 @@ def wire_bound(message_bytes: float, gpus: int, link_bytes_per_s: float) -> floa
 def ring_time(message_bytes: float, gpus: int, link_bytes_per_s: float) -> float:
     """The least time of an all-reduce in which the GPUs add up.
 
-    Parameters
-    ----------
-    message_bytes : size of the tensor on each GPU [B]
-    gpus : number of GPUs
-    link_bytes_per_s : bandwidth of a GPU's links, one direction [B/s]
-
-    Returns
-    -------
-    time [s]
-
-    Notes
-    -----
     ``2 (n − 1)/n · bytes / bandwidth``. Reduction in the NVLink switch beats it: eight H100 reduce 1 GiB in
     96 % of it.
 
-    References
-    ----------
-    P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-    J. Parallel Distrib. Comput. 69(2), 2009.
+    Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+        J. Parallel Distrib. Comput. 69(2), 2009.
+
+    Args:
+        message_bytes: size of the tensor on each GPU [B].
+        gpus: number of GPUs.
+        link_bytes_per_s: bandwidth of a GPU's links, one direction [B/s].
+
+    Returns:
+        time [s].
     """
     return 2.0 * (gpus - 1) / gpus * message_bytes / link_bytes_per_s
 
@@ -69,7 +59,7 @@ class AllReduce:
 
     def __init__(self, gpu: Gpu, gpus: int, calibration: Calibration) -> None:
         self._gpus = gpus
-        self._link = gpu.nvlink_bytes_per_s
+        self._link = gpu.link_bytes_per_s
         table = dict(gpu.all_reduce).get(gpus, ())
         self._sizes = [size for size, _ in table]
         self._seconds = [seconds for _, seconds in table]

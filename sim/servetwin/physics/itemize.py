@@ -88,26 +88,24 @@ class _Account:
         item.wire_bytes += wire
         arithmetic_s = sum(work.flops / self._sheet.peak(work.dtype) for work in works)
         item.arithmetic_s += arithmetic_s
-        item.floor_s += max(moved / self._sheet.hbm_bytes_per_s, arithmetic_s, wire / self._sheet.nvlink_bytes_per_s)
+        item.floor_s += max(moved / self._sheet.hbm_bytes_per_s, arithmetic_s, wire / self._sheet.link_bytes_per_s)
         return item
 
     def settle(self, column: str, total_ps: int) -> None:
         """Round the operators of a column to whole picoseconds that add up to ``total_ps``, the price of the layers.
 
-        What no operator explains becomes an item of its own, ``other``.
-
         Raises:
-            InvariantError: the operators take longer than the price.
+            InvariantError: the operators do not take as long as the price says.
         """
         whole = {name: int(ps) for (name, which), ps in self._raw.items() if which == column}
         missing = total_ps - sum(whole.values())
-        if missing < 0:
-            raise InvariantError(f"the operators of a step take {-missing} ps more than its price ({column})")
-        if whole and missing <= _ROUNDED + len(whole):
+        if not 0 <= missing <= (_ROUNDED + len(whole) if whole else 0):
+            raise InvariantError(
+                f"the operators of a step take {total_ps - missing} ps and its price is {total_ps} ps ({column})"
+            )
+        if whole:
             # To the longest, where a few picoseconds do not show.
             whole[max(whole, key=lambda name: whole[name])] += missing
-        elif missing:
-            self.fixed("other", 1, column, missing)
         for name, ps in whole.items():
             self.items[name].ps[column] += ps
 
@@ -115,25 +113,18 @@ class _Account:
 def itemize(prices: RooflineStepTime, shape: StepShape, sheet: Gpu) -> list[Item]:
     """The items of a step on one GPU of a replica, in the order of the layer.
 
-    Parameters
-    ----------
-    prices : prices the step
-    shape : the step
-    sheet : the GPU of the data sheet, which ``prices.gpu`` is a slowed-down copy of under ``cluster.slowdown``
+    The operators of the layers are priced again, one by one, and rounded so that their sum is the price.
 
-    Returns
-    -------
-    the items; the sums of their ``ps`` are ``prices.price(shape)``, column by column
+    Args:
+        prices: prices the step.
+        shape: the step.
+        sheet: the GPU of the data sheet, which ``prices.gpu`` is a slowed-down copy of under ``cluster.slowdown``.
 
-    Raises
-    ------
-    InvariantError
-        where the operators take longer than the step: a bug
+    Returns:
+        the items; the sums of their ``ps`` are ``prices.price(shape)``, column by column.
 
-    Notes
-    -----
-    The operators of the layers are priced again, one by one, and rounded so that their sum is the price. What the price
-    of the layers has besides would appear as ``other``; on the roofline that is nothing.
+    Raises:
+        InvariantError: where the operators do not add up to the step: a bug.
     """
     account = _Account(sheet)
     _layer_items(account, prices, shape)

@@ -48,8 +48,6 @@ class BoundedStepTime(StepTime, Protocol):
 class JitteredStepTime:
     """Stretches the steps of another step time by ``StepShape.stretch``; implements ``StepTime``.
 
-    Notes
-    -----
     Every part of a step is multiplied by the same factor, but compute and memory together are never shorter than the
     hardware's bound, nor communication than its bytes on the wire: a step whose price is near the bound can hardly
     become shorter, so that the mean of very noisy steps is a little above their price.

@@ -60,29 +60,6 @@ def kv_room(
 ) -> KvRoom:  # fmt: skip
     """How many KV blocks fit beside the weights.
 
-    Parameters
-    ----------
-    model, gpu : what runs, and where
-    tensor : ranks that share out the model
-    weights : precision of the weights
-    kv_cache : data type of the KV cache
-    gpu_memory_utilization : share of the memory that the engine may use, 0 to 1
-    max_num_batched_tokens : tokens of the largest step, which the engine profiles
-    block_size : tokens of a block
-    calibration : the engine's own needs
-    max_num_seqs : requests that run at a time at most; each holds the constant-size states of its layers
-
-    Returns
-    -------
-    the room of one rank
-
-    Raises
-    ------
-    CapacityError
-        where the weights do not fit, the states of ``max_num_seqs`` requests do not, or no block does
-
-    Notes
-    -----
     ``blocks = (utilization · (memory − unavailable) − weights − overhead − states) / (block_size · KV bytes per
     token)``, with ``overhead = constant + collectives + rotary table + working space`` (``engine_bytes``) and ``states
     = max_num_seqs · state bytes of a request``. vLLM takes a state from the pool of blocks when a request starts, and
@@ -91,9 +68,24 @@ def kv_room(
     per token, the states are all there is: its blocks are as many as ``max_num_seqs`` longest sequences could fill.
     A vision tower is loaded and shared out like the rest; what it computes in vLLM's profile run is left out.
 
-    References
-    ----------
-    KV block counts in the logs of 22 public runs of vLLM, 0.15.1 on H100 and 0.19 on an RTX 4090.
+    Source: KV block counts in the logs of 22 public runs of vLLM, 0.15.1 on H100 and 0.19 on an RTX 4090.
+
+    Args:
+        model, gpu: what runs, and where.
+        tensor: ranks that share out the model.
+        weights: precision of the weights.
+        kv_cache: data type of the KV cache.
+        gpu_memory_utilization: share of the memory that the engine may use, 0 to 1.
+        max_num_batched_tokens: tokens of the largest step, which the engine profiles.
+        block_size: tokens of a block.
+        calibration: the engine's own needs.
+        max_num_seqs: requests that run at a time at most; each holds the constant-size states of its layers.
+
+    Returns:
+        the room of one rank.
+
+    Raises:
+        CapacityError: where the weights do not fit, the states of ``max_num_seqs`` requests do not, or no block does.
     """
     check_tensor(model, tensor)
     usable = gpu_memory_utilization * (gpu.memory_bytes - calibration.unavailable_bytes)
@@ -150,20 +142,6 @@ def engine_bytes(
 ) -> float:
     """What an engine takes on one rank besides weights, states and KV cache [B].
 
-    Parameters
-    ----------
-    model : what runs
-    tensor : ranks that share out the model
-    max_num_batched_tokens : tokens of the largest step, which the engine profiles
-    max_num_seqs : rows of logits that it samples at most
-    calibration : its constants: runtime and graphs, and the buffers of the collectives where there are any
-
-    Returns
-    -------
-    ``constant + [tensor > 1] · collectives + rotary table + 2 · tokens · hidden · 2 B + max(feed-forward, sampler)``
-
-    Notes
-    -----
     vLLM runs its largest step once and then the sampler, and keeps free what that took at its peak. Through the step
     goes the residual stream with one copy of it. The feed-forward block holds ``3 · intermediate / tensor`` values of
     bf16 per token, those of the experts of a token in a mixture; it is done when the sampler starts, which holds 28
@@ -171,10 +149,19 @@ def engine_bytes(
     table has the cosines and sines of every position that the configuration allows, in bf16, once for all layers:
     small, but 2.7 GB for the ten million positions of Llama-4-Scout.
 
-    References
-    ----------
-    vLLM ``v1/sample/sampler.py``, ``v1/sample/ops/topk_topp_sampler.py``, ``model_executor/layers/rotary_embedding``,
-    ``profile_run`` in ``v1/worker/gpu_model_runner.py``.
+    Source: vLLM ``v1/sample/sampler.py``, ``v1/sample/ops/topk_topp_sampler.py``,
+        ``model_executor/layers/rotary_embedding``, ``profile_run`` in ``v1/worker/gpu_model_runner.py``.
+
+    Args:
+        model: what runs.
+        tensor: ranks that share out the model.
+        max_num_batched_tokens: tokens of the largest step, which the engine profiles.
+        max_num_seqs: rows of logits that it samples at most.
+        calibration: its constants: runtime and graphs, and the buffers of the collectives where there are any.
+
+    Returns:
+        ``constant + [tensor > 1] · collectives + rotary table + 2 · tokens · hidden · 2 B +
+        max(feed-forward, sampler)``.
     """
     collectives = calibration.collectives_bytes if tensor > 1 else 0.0
     residual = 4.0 * max_num_batched_tokens * model.hidden

@@ -66,8 +66,6 @@ class Operator(Protocol):
 class Gemm:
     """A matrix product: activations (rows × inner) times weights (inner × outer).
 
-    Notes
-    -----
     ``bytes = outer · inner · weight_bytes + 2 · rows · (inner + outer)``, ``flops = 2 · rows · inner · outer``. Where
     the weights have fewer bits than the activations and are multiplied so, the activations are quantised first, which
     moves another ``rows · inner · (2 + weight_bytes)`` bytes, not overlapped with the product.
@@ -118,8 +116,6 @@ class Gemm:
 class Experts:
     """The routed experts of one layer, its router included.
 
-    Notes
-    -----
     Bytes are those of the distinct experts that the step touches (``distinct_experts``); arithmetic is
     ``2 · matrices · hidden · intermediate · top_k`` per token. The ``top_k`` copies of every token are gathered and
     added up again, ``2 · hidden · top_k`` bytes per token at the share ``ExpertsCurve.routing`` of the bandwidth, not
@@ -160,17 +156,15 @@ class Experts:
 def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: str, machine: Machine) -> Cost:
     """Time of the fused kernels of a mixture.
 
-    Parameters
-    ----------
-    bytes_moved : bytes of the experts that are visited [B]
-    flops : their arithmetic [FLOP]
-    copied_bytes : bytes of the copies of all tokens that are sent to experts [B]
-    dtype : data type of the experts
-    machine : where it runs
+    Args:
+        bytes_moved: bytes of the experts that are visited [B].
+        flops: their arithmetic [FLOP].
+        copied_bytes: bytes of the copies of all tokens that are sent to experts [B].
+        dtype: data type of the experts.
+        machine: where it runs.
 
-    Returns
-    -------
-    time [s] and the bound that is larger
+    Returns:
+        time [s] and the bound that is larger.
     """
     gpu, calibration = machine.gpu, machine.calibration
     math = multiplied_as(dtype, gpu)
@@ -192,8 +186,6 @@ def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: s
 class ElementWise:
     """Norms, rotary embedding, activation and residual additions of one layer, with the constant of its attention.
 
-    Notes
-    -----
     ``rows · (10 · hidden + 3 · intermediate) · 2`` bytes at the element-wise bandwidth, plus the launch constant of the
     attention kernels, which does not depend on what is attended.
 
@@ -225,8 +217,6 @@ class ElementWise:
 class StateUpdate:
     """What each token does to the state of its request in one constant-size layer.
 
-    Notes
-    -----
     ``flops = 6 · state`` per token at the rate of prefill attention; ``bytes = 2 · state / 64`` per token, for the
     kernels cut a prompt into chunks of 64 tokens and write and read the state once for each. That the state of a
     decoding request is read and written in every step is in ``AttentionPrices.per_request_ps``. An approximation: the

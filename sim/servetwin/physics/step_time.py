@@ -23,8 +23,6 @@ _ALL_REDUCES_PER_LAYER = 2
 class RooflineStepTime:
     """Prices steps of one model on the ranks of one replica; implements ``StepTime``.
 
-    Notes
-    -----
     ``step = Σ_layers (GEMMs + experts + element-wise + 2 all-reduces) + attention + logits + sampling +
     host``. Prefill and decode tokens share one pass over the weights. Operators that depend on tokens only
     are filled into integer tables when a number of tokens is first seen; decode attention is linear in the
@@ -170,7 +168,7 @@ class RooflineStepTime:
         gpu, price = self.gpu, self.price(shape)
         busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / self.tensor
         message = ACTIVATION_BYTES * shape.tokens * self.model.hidden
-        wire_s = self._layers * _ALL_REDUCES_PER_LAYER * wire_bound(message, self.tensor, gpu.nvlink_bytes_per_s)
+        wire_s = self._layers * _ALL_REDUCES_PER_LAYER * wire_bound(message, self.tensor, gpu.link_bytes_per_s)
         return (
             min(picoseconds(busy_s), price.compute_ps + price.memory_ps),
             min(picoseconds(wire_s), price.communication_ps),

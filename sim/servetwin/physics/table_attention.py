@@ -27,16 +27,14 @@ def decode_name(window: int | None) -> str:
 def relative_line(tokens: Sequence[float], seconds: Sequence[float], least_slope: float) -> tuple[float, float]:
     """The straight line through measured times whose relative errors have the least squares.
 
-    Parameters
-    ----------
-    tokens : abscissae, tokens of context read
-    seconds : ordinates, measured times [s], positive
-    least_slope : the hardware's floor per token [s]
+    Args:
+        tokens: abscissae, tokens of context read.
+        seconds: ordinates, measured times [s], positive.
+        least_slope: the hardware's floor per token [s].
 
-    Returns
-    -------
-    constant [s], not negative, and slope [s], at least ``least_slope``; a bound that holds is kept, and the other
-    parameter fitted with it
+    Returns:
+        constant [s], not negative, and slope [s], at least ``least_slope``; a bound that holds is kept, and the other
+        parameter fitted with it.
     """
     weights = [1.0 / (value * value) for value in seconds]
     total = sum(weights)
@@ -77,8 +75,6 @@ class _Group:
 class TableAttention(AttentionPrices):
     """Prices attention from a database where it has the layer's heads, and by the roofline where it has not.
 
-    Notes
-    -----
     The price of a step must be linear in the context. For each number of decoding requests B the table is asked at the
     contexts ``CONTEXTS``, all requests alike, and a line ``a(B) + k(B) · context`` fitted with the least relative
     squares, ``k`` not below the bytes of a token at full bandwidth. An approximation: as long as the cache of a batch

@@ -103,18 +103,16 @@ def measured_operator(
 ) -> Operator:
     """An operator of a layer, priced from ``database`` where it is of a kind that such databases have.
 
-    Parameters
-    ----------
-    operator : by the roofline
-    database : the measurements
-    machine : where it runs
-    book : takes notes
-    attention_s : what measured attention of the layer takes whatever the context is [s]; None where it is not measured
-
-    Notes
-    -----
     Norms, rotary embedding and activation are measured by nobody. Their traffic stays as it is; of the layer's
     constant, which is the launch of attention by its curve, the part that measured attention has too is taken away.
+
+    Args:
+        operator: by the roofline.
+        database: the measurements.
+        machine: where it runs.
+        book: takes notes.
+        attention_s: what measured attention of the layer takes whatever the context is [s]; None where it is not
+            measured.
     """
     if isinstance(operator, Gemm):
         arguments: tuple[object, ...] = (round(operator.outer), round(operator.inner), operator.dtype)

@@ -16,8 +16,6 @@ from servetwin.specs import Calibration, Gpu, ModelSpec
 class TableStepTime(RooflineStepTime):
     """Prices steps from measured operators; implements ``StepTime``.
 
-    Notes
-    -----
     Matrix products, routed experts, grouped attention and all-reduces are looked up in ``database``, which
     interpolates; an operator that it does not have, and everything that nobody measures (norms, sampling, the
     engine's own time), is priced as ``RooflineStepTime`` does. Each look-up is made when a number of tokens or of

@@ -45,7 +45,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterator[Row]:
     yield "HBM", rate(gpu["hbm_bytes_per_s"]), "bandwidth of the memory, whatever its kind"
     for place, (dtype, peak) in enumerate(gpu["flops"].items()):
         yield dtype, flops_rate(peak), "dense, without sparsity" if not place else ""
-    reach = f"one direction, between the {gpu['nvlink_domain']} GPUs of a node"
+    reach = f"one direction, between the {gpu['link_domain']} GPUs of a node"
     yield "link", rate(gpu["link_bytes_per_s"]), reach
     price, power = gpu["price_per_hour_usd"], gpu["tdp_watts"]
     yield "price", "–" if price is None else f"{number(price)} USD/h", "" if price else "costs are null in the results"

@@ -32,9 +32,9 @@ def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
         yield
     except CapacityError as error:
         degree = _DEGREE.search(error.hint or "")
-        if degree is not None and int(degree[1]) > gpu.nvlink_domain:
+        if degree is not None and int(degree[1]) > gpu.link_domain:
             error.hint = (
-                f"it would need {degree[1]} GPUs, more than the {gpu.nvlink_domain} inside one node of {gpu.name}: "
+                f"it would need {degree[1]} GPUs, more than the {gpu.link_domain} inside one node of {gpu.name}: "
                 "use a GPU with more memory, or weights of lower precision"
             )
         elif degree is not None and error.hint is not None:
@@ -42,7 +42,7 @@ def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
         elif error.hint is not None:
             error.hint = error.hint.replace("gpu_memory_utilization", f"{place}.engine.gpu_memory_utilization")
         if isinstance(error.allowed, list) and error.path == "parallel.tensor":
-            error.allowed = [degree for degree in error.allowed if int(degree) <= gpu.nvlink_domain]
+            error.allowed = [degree for degree in error.allowed if int(degree) <= gpu.link_domain]
         if error.path in _PLACES:
             error.path = f"{place}.{_PLACES[error.path]}"
         raise
@@ -137,12 +137,12 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
     gpu = catalog.gpu(pool.hardware)
-    if pool.parallel.tensor > gpu.nvlink_domain:
+    if pool.parallel.tensor > gpu.link_domain:
         raise CapacityError(
-            f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {gpu.nvlink_domain}",
+            f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {gpu.link_domain}",
             path=f"{place}.parallel.tensor",
             found=pool.parallel.tensor,
-            allowed=f"at most {gpu.nvlink_domain}",
+            allowed=f"at most {gpu.link_domain}",
         )
     with placed_in(place, gpu):
         check_tensor(model, pool.parallel.tensor)

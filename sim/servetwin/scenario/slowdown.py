@@ -31,7 +31,7 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
         gpu,
         hbm_bytes_per_s=gpu.hbm_bytes_per_s / factor,
         flops=tuple((dtype, peak / factor) for dtype, peak in gpu.flops),
-        nvlink_bytes_per_s=gpu.nvlink_bytes_per_s / factor,
+        link_bytes_per_s=gpu.link_bytes_per_s / factor,
         all_reduce=tuple(
             (gpus, tuple((size, seconds * factor) for size, seconds in table)) for gpus, table in gpu.all_reduce
         ),

@@ -35,10 +35,10 @@ class Gpu:
         memory_bytes: memory as the driver reports it [B].
         hbm_bytes_per_s: memory bandwidth of the data sheet [B/s].
         flops: dense peak arithmetic by data type [FLOP/s], without sparsity.
-        nvlink_bytes_per_s: bandwidth to the other GPUs of its node, one direction [B/s] (NVLink, else PCIe).
+        link_bytes_per_s: bandwidth to the other GPUs of its node, one direction [B/s]: NVLink, Infinity Fabric, PCIe.
         price_per_hour_usd: price [USD per GPU and hour]; None where the profile quotes none.
         tdp_watts: board power limit [W]; None where the profile gives none.
-        nvlink_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
+        link_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
         all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
         sources: a source for each figure.
         l2_bytes: size of the last cache before HBM [B]; None where the profile gives none. Operands that fit into it
@@ -50,12 +50,12 @@ class Gpu:
     memory_bytes: int
     hbm_bytes_per_s: float
     flops: tuple[tuple[str, float], ...]
-    nvlink_bytes_per_s: float
+    link_bytes_per_s: float
     price_per_hour_usd: float | None = None
     tdp_watts: float | None = None
     all_reduce: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
     sources: tuple[Source, ...] = ()
-    nvlink_domain: int = 8
+    link_domain: int = 8
     l2_bytes: float | None = None
 
     def peak(self, dtype: str) -> float:
@@ -110,7 +110,7 @@ class StorageTier:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A server, or a rack whose GPUs are one NVLink domain.
+    """A server, or a rack whose GPUs are one link domain.
 
     Attributes:
         name: its name.

@@ -131,7 +131,7 @@ def _intensity(items: Sequence[Item], parts: PoolParts) -> dict[str, Any]:
     floors = {
         "compute": sum(item.arithmetic_s for item in items) * 1e6,
         "memory": moved / bandwidth * 1e6,
-        "communication": wire / gpu.nvlink_bytes_per_s * 1e6,
+        "communication": wire / gpu.link_bytes_per_s * 1e6,
     }
     return {
         "flops": flops,

@@ -110,7 +110,7 @@ def _fits(model: ModelSpec, gpu: Gpu, calibration: Calibration) -> Iterator[dict
     """One row per degree that divides the heads and stays inside a node, with the settings that vLLM defaults to."""
     defaults = vllm_defaults(_ENGINE.version, gpu.name, gpu.memory_bytes)
     for tensor in DEGREES:
-        if tensor > gpu.nvlink_domain or any(layer.attention.heads % tensor for layer in model.layers):
+        if tensor > gpu.link_domain or any(layer.attention.heads % tensor for layer in model.layers):
             continue
         row: dict[str, Any] = {
             "gpu": gpu.name,

@@ -53,7 +53,7 @@ def test_figures_are_of_the_right_size(name: str) -> None:
     assert 30 < peaks["bf16"] / gpu.hbm_bytes_per_s < 420
     assert peaks.get("fp8", 2 * peaks["bf16"]) == pytest.approx(2 * peaks["bf16"], rel=0.02)
     assert 1.9 <= peaks.get("fp4", 2 * 2 * peaks["bf16"]) / 2 / peaks["bf16"] <= 3.1
-    assert 16e9 <= gpu.nvlink_bytes_per_s <= 900e9
+    assert 16e9 <= gpu.link_bytes_per_s <= 900e9
     assert gpu.tdp_watts is not None and 70 <= gpu.tdp_watts <= 1400
     assert gpu.price_per_hour_usd is None or 0.3 < gpu.price_per_hour_usd < 15
 
@@ -67,7 +67,7 @@ def test_what_the_units_of_a_gpu_lack_runs_as_bf16() -> None:
 
 def test_a_price_and_a_power_are_optional(tmp_path: Path) -> None:
     text = (ROOT / "gpus" / "h100-sxm.yaml").read_text(encoding="utf-8")
-    for absent in ({}, {"price_per_hour_usd": None, "tdp": None, "all_reduce": None, "nvlink_domain": None}):
+    for absent in ({}, {"price_per_hour_usd": None, "tdp": None, "all_reduce": None, "link_domain": None}):
         data = {key: value for key, value in yaml.safe_load(text).items() if key not in ("price_per_hour_usd", "tdp")}
         path = tmp_path / "mine.yaml"
         path.write_text(yaml.safe_dump(data | absent), encoding="utf-8")
@@ -82,7 +82,7 @@ def test_the_h100() -> None:
     assert gpu.hbm_bytes_per_s == 3.35e12
     assert (gpu.peak("bf16"), gpu.peak("fp8"), gpu.peak("fp16")) == (989e12, 1979e12, 989e12)
     assert gpu.peak("mxfp4") == gpu.peak("bf16"), "it has no 4-bit units"
-    assert (gpu.nvlink_bytes_per_s, gpu.tdp_watts) == (450e9, 700)
+    assert (gpu.link_bytes_per_s, gpu.tdp_watts) == (450e9, 700)
     assert CATALOG.gpu("a100").peak("fp8") == 312e12
     assert CATALOG.gpu("b200").peak("nvfp4") == 9000e12
 
@@ -91,15 +91,15 @@ def test_the_h100() -> None:
 def test_the_gpus_of_a_node(stated: Any, tmp_path: Path) -> None:
     """Eight, unless the profile says otherwise."""
     text = (ROOT / "gpus" / "h100-sxm.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text) | ({} if stated is None else {"nvlink_domain": stated})
+    data = yaml.safe_load(text) | ({} if stated is None else {"link_domain": stated})
     (tmp_path / "gpus").mkdir()
     (tmp_path / "gpus" / "mine.yaml").write_text(yaml.safe_dump(data))
     if stated in (None, 72):
-        assert Catalog([tmp_path]).gpu("mine").nvlink_domain == (stated or 8)
+        assert Catalog([tmp_path]).gpu("mine").link_domain == (stated or 8)
         return
     with pytest.raises(CatalogError, match="number of GPUs") as caught:
         Catalog([tmp_path]).gpu("mine")
-    assert caught.value.path == "nvlink_domain"
+    assert caught.value.path == "link_domain"
 
 
 def test_every_gpu_has_constants() -> None:

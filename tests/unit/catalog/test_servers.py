@@ -40,8 +40,8 @@ def test_nodes(name: str) -> None:
     node = CATALOG.node(name)
     gpu = CATALOG.gpu(node.gpu)
     assert node.gpus in (8, 72)
-    # A replica may span what shares the link: a whole node on PCIe too, which is no NVLink domain.
-    assert node.gpus_per_domain in (1, gpu.nvlink_domain)
+    # A replica may span what shares the link: a whole node on PCIe too, which its profile calls no domain.
+    assert node.gpus_per_domain in (1, gpu.link_domain)
     assert node.memory_bytes >= 1e12
     assert node.host_link is not None and node.host_link.bytes_per_s >= 32e9
     check_sources(node.sources)
@@ -63,7 +63,7 @@ def test_the_links_of_gpus_are_those_of_their_profiles() -> None:
         "mi300x": "infinity-fabric-mi300x", "l40s": "pcie-4-x16", "h100-pcie": "pcie-5-x16",
     }  # fmt: skip
     for gpu, link in pairs.items():
-        assert CATALOG.gpu(gpu).nvlink_bytes_per_s == CATALOG.link(link).bytes_per_s, gpu
+        assert CATALOG.gpu(gpu).link_bytes_per_s == CATALOG.link(link).bytes_per_s, gpu
 
 
 def edited(tmp_path: Path, folder: str, name: str, change: dict[str, Any]) -> str:

@@ -31,9 +31,8 @@ def all_reduce_residuals(folder: Path, table: str, gpu: Gpu, calibration: Calibr
 def profile_table(folder: Path, table: str) -> str:
     """The measured all-reduces as a GPU profile holds them, without those sizes that are kept to judge it by.
 
-    Returns
-    -------
-    YAML; empty where the folder has no all-reduce of the GPU
+    Returns:
+        YAML; empty where the folder has no all-reduce of the GPU.
     """
     by_gpus: dict[int, dict[int, float]] = {}
     for row in all_reduce_rows(folder, table):

@@ -46,22 +46,18 @@ class GpuFit:
 def fit_gpu(folder: Path, table: str, kinds: Sequence[str], gpu: Gpu, base: Calibration) -> GpuFit:
     """Fit the curves of a GPU.
 
-    Parameters
-    ----------
-    folder : where the tables are
-    table : the GPU, as the names of the files have it
-    kinds : which tables the folder holds of it
-    gpu : the same GPU in the catalogue
-    base : where the curves of classes that were not measured come from, and what is not fitted to kernels
+    Args:
+        folder: where the tables are.
+        table: the GPU, as the names of the files have it.
+        kinds: which tables the folder holds of it.
+        gpu: the same GPU in the catalogue.
+        base: where the curves of classes that were not measured come from, and what is not fitted to kernels.
 
-    Returns
-    -------
-    curves, rounded to three digits as they are written, and their residuals
+    Returns:
+        curves, rounded to three digits as they are written, and their residuals.
 
-    Raises
-    ------
-    InputError
-        where the profile does not say how large the L2 cache is, or ``base`` has nothing to stand on
+    Raises:
+        InputError: where the profile does not say how large the L2 cache is, or ``base`` has nothing to stand on.
     """
     if gpu.l2_bytes is None:
         raise InputError(

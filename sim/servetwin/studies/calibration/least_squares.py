@@ -22,17 +22,15 @@ def fit(
 ) -> list[float]:
     """Parameters whose model is nearest to what was measured.
 
-    Parameters
-    ----------
-    model : what it predicts for parameters, all above zero
-    measured : what was measured, all above zero
-    start : parameters to start from
-    bounds : lowest and highest value of each
+    Args:
+        model: what it predicts for parameters, all above zero.
+        measured: what was measured, all above zero.
+        start: parameters to start from.
+        bounds: lowest and highest value of each.
 
-    Returns
-    -------
-    the parameters that minimise ``Σ ρ(ln(model / measured))``, ``ρ(r) = √(1 + (r / 0.03)²)``: relative errors up to 3 %
-    count squared, larger ones in proportion
+    Returns:
+        the parameters that minimise ``Σ ρ(ln(model / measured))``, ``ρ(r) = √(1 + (r / 0.03)²)``: relative errors up
+        to 3 % count squared, larger ones in proportion.
     """
     low, high = (np.log([bound[side] for bound in bounds]) for side in (0, 1))
     goal = np.log(measured)

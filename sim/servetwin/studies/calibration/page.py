@@ -14,10 +14,8 @@ _PART = re.compile(rf"({re.escape(BEGIN)}\n).*?({re.escape(END)})", re.DOTALL)
 def put_into_page(path: Path, table: str) -> None:
     """Write a table into a page, in place of the one between ``BEGIN`` and ``END``; a new page holds only that.
 
-    Raises
-    ------
-    InputError
-        where the page exists and has no such place, or cannot be read or written
+    Raises:
+        InputError: where the page exists and has no such place, or cannot be read or written.
     """
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else f"{BEGIN}\n{END}\n"

@@ -45,12 +45,11 @@ class Measured:
 def measured(folder: Path, kind: str, gpu: str, l2_bytes: float) -> Measured:
     """The samples of one table.
 
-    Parameters
-    ----------
-    folder : where the tables are
-    kind : gemm, decode_attention, prefill_attention or moe
-    gpu : the GPU, as the file's name has it
-    l2_bytes : size of its L2 cache [B]: rows whose operands fit are left out, for they time the cache
+    Args:
+        folder: where the tables are.
+        kind: gemm, decode_attention, prefill_attention or moe.
+        gpu: the GPU, as the file's name has it.
+        l2_bytes: size of its L2 cache [B]: rows whose operands fit are left out, for they time the cache.
     """
     found = Measured()
     for dtype, sample in _READERS[kind](rows(folder, kind, gpu)):

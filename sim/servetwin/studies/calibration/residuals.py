@@ -64,10 +64,9 @@ def residual(
 ) -> Residual:
     """Sum up signed relative errors.
 
-    Parameters
-    ----------
-    operator, gpu, dtype, numbers, left_out : see ``Residual``
-    pairs : for each kernel whether it was held out, and its error
+    Args:
+        operator, gpu, dtype, numbers, left_out: see ``Residual``.
+        pairs: for each kernel whether it was held out, and its error.
     """
     fitted, held_out = (_errors([error for was, error in pairs if was is wanted]) for wanted in (False, True))
     return Residual(operator, gpu, dtype, numbers, fitted, held_out, left_out)

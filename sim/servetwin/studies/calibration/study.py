@@ -80,19 +80,15 @@ class KernelFits:
 def calibrate_kernels(folder: Path, catalog: Catalog, *, gpu: str | None = None, base: str = "default") -> KernelFits:
     """Fit the curves of kernels to tables of measurements.
 
-    Parameters
-    ----------
-    folder : the tables, ``kernels_KIND_GPU.csv``
-    catalog : where GPU profiles and calibrations are
-    gpu : fit this GPU only
-    base : the calibration that gives all other constants
+    Args:
+        folder: the tables, ``kernels_KIND_GPU.csv``.
+        catalog: where GPU profiles and calibrations are.
+        gpu: fit this GPU only.
+        base: the calibration that gives all other constants.
 
-    Raises
-    ------
-    InputError
-        where a table is malformed, or there is none of ``gpu``
-    CatalogError
-        where a GPU has no profile
+    Raises:
+        InputError: where a table is malformed, or there is none of ``gpu``.
+        CatalogError: where a GPU has no profile.
     """
     start = catalog.calibration(base)
     tables = {table: catalog.gpu(table) for table in _wanted(gpus_in(folder), gpu, catalog)}

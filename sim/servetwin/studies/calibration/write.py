@@ -25,19 +25,16 @@ def calibration_text(
 ) -> str:
     """The text of a calibration file.
 
-    Parameters
-    ----------
-    base : text of the file to start from
-    kernels : all GPUs that the file has curves of
-    name : its new name; None keeps the old one and its aliases
-    source : who measured the kernels
-    date : when that was fitted, ``YYYY-MM-DD``
-    error : how well the curves fit, in words
+    Args:
+        base: text of the file to start from.
+        kernels: all GPUs that the file has curves of.
+        name: its new name; None keeps the old one and its aliases.
+        source: who measured the kernels.
+        date: when that was fitted, ``YYYY-MM-DD``.
+        error: how well the curves fit, in words.
 
-    Raises
-    ------
-    InputError
-        where ``base`` is not laid out as the bundled files are
+    Raises:
+        InputError: where ``base`` is not laid out as the bundled files are.
     """
     if len(_SECTION.findall(base)) != 1 or "\nsources:\n" not in base or not _HEAD.search(base):
         raise InputError(
@@ -95,10 +92,8 @@ def _time(seconds: float) -> str:
 def write_file(path: Path, text: str) -> None:
     """Write a calibration file.
 
-    Raises
-    ------
-    InputError
-        where that is not possible, or the name is none that the catalogue would find
+    Raises:
+        InputError: where that is not possible, or the name is none that the catalogue would find.
     """
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
