@@ -68,7 +68,11 @@ def grouped_attention(text: Fields, model_type: str, index: int, hidden: int) ->
     head_dim = _HEAD_DIMS.get(model_type.removesuffix("_text"))
     if not text.has("head_dim") and head_dim is None and hidden % heads:
         raise text.error("head_dim is missing and the heads do not divide the hidden size", "head_dim", found=heads)
-    one = text.take("multi_query", False) is True and text.take("new_decoder_architecture", False) is not True
+    # One head of keys and values is the default of these two classes of transformers.
+    one = (
+        text.take("multi_query", model_type in ("falcon", "gpt_bigcode")) is True
+        and text.take("new_decoder_architecture", False) is not True
+    )
     kv_heads = 1 if one else text.integer("num_key_value_heads", heads)
     if heads % kv_heads:
         raise text.error("the query heads must be a multiple of the KV heads", "num_key_value_heads", found=kv_heads)

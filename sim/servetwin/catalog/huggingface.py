@@ -18,10 +18,14 @@ from servetwin.catalog.hf_state import STATE_KEYS
 from servetwin.specs import Layer, ModelSpec, StateAttention
 from servetwin.specs.model import approximations
 
-#: Model types whose output matrix is the embedding matrix unless the configuration says otherwise.
+#: Model types whose output matrix is the embedding matrix unless the configuration says otherwise. Their class in
+#: ``transformers/models/TYPE/configuration_TYPE.py`` has ``tie_word_embeddings = True`` (gemma, gemma2, gemma3, cohere,
+#: cohere2, ernie4_5, ernie4_5_moe, smollm3, starcoder2, falcon_mamba, gpt_bigcode), or does not name it in versions 4,
+#: where the base class ``PretrainedConfig`` says True (opt, gpt2, bloom, falcon, mamba). The classes of the other known
+#: types say False, among them gpt_neox, phi, mamba2, jamba, granite, qwen2 and qwen3, whose small models state it.
 _TIED_BY_DEFAULT = (
     "opt", "gpt2", "gpt_bigcode", "gemma", "gemma2", "gemma3", "gemma3_text", "bloom", "falcon", "cohere", "cohere2",
-    "ernie4_5", "ernie4_5_moe",
+    "ernie4_5", "ernie4_5_moe", "smollm3", "starcoder2", "mamba", "falcon_mamba",
 )  # fmt: skip
 
 #: Rows of learned position tables beyond the longest sequence.

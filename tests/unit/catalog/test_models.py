@@ -246,6 +246,39 @@ def test_the_size_of_a_head_that_is_not_given(model_type: str, head_dim: int) ->
     assert isinstance(layer.attention, GroupedAttention) and layer.attention.head_dim == head_dim
 
 
+TIED = (
+    "opt", "gpt2", "gpt_bigcode", "gemma", "gemma2", "gemma3", "gemma3_text", "bloom", "falcon", "cohere", "cohere2",
+    "ernie4_5", "smollm3", "starcoder2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", [*TIED, "llama", "qwen2", "qwen3", "gpt_neox", "phi", "phi3", "mistral", "olmo"])
+def test_tied_embeddings_are_the_default_of_the_class(model_type: str) -> None:
+    assert CATALOG.model(config(model_type=model_type)).tied_embeddings == (model_type in TIED)
+    for stated in (True, False):
+        model = CATALOG.model(config(model_type=model_type, tie_word_embeddings=stated))
+        assert model.tied_embeddings == stated
+
+
+def test_starcoder2_by_its_class() -> None:
+    """StarCoder2-7B: 7.17 billion parameters on its page, with one matrix for the embedding and the output."""
+    model = CATALOG.model(
+        {
+            "model_type": "starcoder2", "hidden_size": 4_608, "intermediate_size": 18_432, "num_hidden_layers": 32,
+            "num_attention_heads": 36, "num_key_value_heads": 4, "vocab_size": 49_152,
+            "max_position_embeddings": 16_384,
+        }
+    )  # fmt: skip
+    assert model.tied_embeddings
+    assert model.parameters() / 1e9 == pytest.approx(7.17, rel=0.005)
+
+
+@pytest.mark.parametrize(("model_type", "heads"), [("falcon", 1), ("gpt_bigcode", 1), ("llama", 8)])
+def test_one_key_value_head_is_the_default_of_the_class(model_type: str, heads: int) -> None:
+    (layer,) = CATALOG.model(config(model_type=model_type, num_key_value_heads=...)).layers
+    assert isinstance(layer.attention, GroupedAttention) and layer.attention.kv_heads == heads
+
+
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "qwen2_5_vl_text"])
 def test_windows_of_qwen_are_off_unless_switched_on(model_type: str) -> None:
     given: dict[str, Any] = {"model_type": model_type, "sliding_window": 64, "max_window_layers": 0}

@@ -116,3 +116,28 @@ def test_heads_must_be_shared_out_evenly() -> None:
     assert caught.value.allowed == ["1", "2", "4"]
     with pytest.raises(CapacityError):
         room("qwen2.5-7b", tensor=8)
+
+
+def test_states_that_are_set_aside_and_what_vllm_would_use_of_them() -> None:
+    """The figures of the documentation: Qwen3.5-397B on eight H200, 1,024 seats, of which 64 are taken."""
+    model = CATALOG.model("qwen3.5-397b-a17b-fp8")
+    settings = {
+        "gpu": "h200-sxm", "tensor": 8, "weights": model.native_weights, "kv_cache": model.native_kv_cache,
+        "max_num_batched_tokens": 8_192,
+    }  # fmt: skip
+    found = room("qwen3.5-397b-a17b-fp8", max_num_seqs=1_024, **settings)
+    per_token = found.bytes_per_block / 16
+    assert found.state_bytes == 1_024 * model.state_bytes(8)
+    assert found.state_bytes / 2**30 == pytest.approx(22.9, abs=0.05)
+    pool = found.kv_bytes + found.state_bytes
+    set_aside, shared = found.kv_bytes / per_token, (pool - 64 * model.state_bytes(8)) / per_token
+    assert (set_aside / 1e6, shared / 1e6) == (pytest.approx(3.40, abs=0.005), pytest.approx(4.90, abs=0.005))
+    assert 1 - set_aside / shared == pytest.approx(0.31, abs=0.005)
+    lower = room("qwen3.5-397b-a17b-fp8", max_num_seqs=64, **settings)
+    assert lower.kv_bytes / per_token / 1e6 == pytest.approx(5.34, abs=0.005)
+    # An attention page of vLLM is raised in steps of 16 tokens until it holds the state of a layer.
+    states = sum(layer.count for layer in model.layers if layer.attention.state_bytes(8))
+    attending = model.num_layers - states
+    state_page = model.state_bytes(8) / states
+    token_page = per_token / attending
+    assert -(-state_page // (16 * token_page)) * 16 == 528
