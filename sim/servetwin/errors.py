@@ -15,9 +15,13 @@ Input errors say where the mistake is, what was found, what is allowed, and the 
 from __future__ import annotations
 
 import difflib
+import re
 import signal
 import unicodedata
 from collections.abc import Iterable
+
+_FEWEST_LETTERS = 3
+"""A word is recognised by no fewer."""
 
 _LONG = 10**18
 """Whole numbers from here on are not written out in messages."""
@@ -111,11 +115,48 @@ class InvariantError(ServetwinError):
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to ``name``, or None when nothing is close."""
+    """The known name closest to ``name``, or None when nothing is close.
+
+    >>> nearest_name("zipf", ["groups", "tokens", "zipf_exponent"])
+    'zipf_exponent'
+    """
     candidates = list(known)
-    folded = {candidate.casefold(): candidate for candidate in candidates}
-    matches = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return close_name(name, candidates) or _closest(name, candidates, 0.5)
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that differs by a letter or two, has a word that ``name`` begins, or has its words, or in it.
+
+    >>> close_name("tensor_parallel_size", ["tensor"])
+    'tensor'
+    >>> close_name("rate", ["trace"]) is None
+    True
+    """
+    candidates = list(known)
+    slip = _closest(name, candidates, 0.8)
+    if slip is not None:
+        return slip
+    words = _words(name)
+    alike = [one for one in candidates if _holds(words, _words(one)) or _begins(name.casefold(), _words(one))]
+    return _closest(name, alike, 0.0)
+
+
+def _closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    folded = {one.casefold(): one for one in known}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
     return folded[matches[0]] if matches else None
+
+
+def _words(name: str) -> set[str]:
+    return {word for word in re.split(r"[\W_]+", name.casefold()) if len(word) > 1}
+
+
+def _holds(some: set[str], others: set[str]) -> bool:
+    return bool(some) and bool(others) and (some <= others or others <= some)
+
+
+def _begins(name: str, words: set[str]) -> bool:
+    return len(name) >= _FEWEST_LETTERS and any(word.startswith(name) for word in words)
 
 
 def shorten(value: object, limit: int = 200) -> str:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from servetwin.errors import ScenarioError, nearest_name
+from servetwin.errors import ScenarioError
+from servetwin.scenario.other_names import meant_field, meant_value
 
 Path = tuple[str | int, ...]
 
@@ -147,14 +148,14 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         return Mistake(f"the field '{path[-1]}' is missing", path)
     if kind == "extra_forbidden":
         fields = line.get("policy_fields") or field_names(model, path[:-1], raw)
-        return Mistake("unknown field", path, path[-1], fields, nearest_name(str(path[-1]), fields))
+        return Mistake("unknown field", path, path[-1], fields, meant_field(str(path[-1]), fields))
     if kind.startswith("policy_"):
         return _explain_policy(kind, line, path)
     if kind in ("literal_error", "union_tag_invalid"):
         allowed = re.findall(r"'([^']*)'", str(context.get("expected") or context.get("expected_tags")))
         if kind == "union_tag_invalid":
             path, found = (*path, context["discriminator"].strip("'")), context["tag"]
-        return Mistake("unknown value", path, found, allowed, nearest_name(str(found), allowed))
+        return Mistake("unknown value", path, found, allowed, meant_value(str(found), allowed))
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
         names = tag_names(model, path, raw, key)
@@ -163,7 +164,10 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         bound, words = _BOUNDS[kind]
         return Mistake("the number is out of range", path, found, f"a number {words} {context[bound]:g}")
     if kind in _WANTED:
-        return Mistake("wrong type" if kind != "finite_number" else "not finite", path, found, _WANTED[kind])
+        wanted, fields = _WANTED[kind], field_names(model, path, raw)
+        if fields and wanted == _WANTED["model_type"]:
+            wanted += f": {', '.join(fields)}"
+        return Mistake("wrong type" if kind != "finite_number" else "not finite", path, found, wanted)
     if kind == "too_short":
         return Mistake("too few entries", path, found, f"at least {context['min_length']}")
     message = str(line["msg"]).removeprefix("Value error, ")
@@ -179,7 +183,7 @@ def _explain_policy(kind: str, line: dict[str, Any], path: Path) -> Mistake:
             (*path, "policy") if isinstance(line.get("input"), Mapping) else path,
             found,
             names,
-            nearest_name(found, names),
+            meant_value(found, names),
         )
     if kind == "policy_missing":
         return Mistake("the field 'policy' is missing", (*path, "policy"), None, context["names"])

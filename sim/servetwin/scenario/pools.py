@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from servetwin.catalog.find import Catalog
-from servetwin.errors import CapacityError, ScenarioError, nearest_name
+from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_tensor, kv_room
+from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
@@ -162,5 +163,5 @@ def _check_precision(value: str, known: tuple[str, ...], path: str) -> None:
     if value != "auto" and value not in known:
         allowed = ["auto", *known]
         raise ScenarioError(
-            "unknown precision", path=path, found=value, allowed=allowed, nearest=nearest_name(value, allowed)
+            "unknown precision", path=path, found=value, allowed=allowed, nearest=meant_value(value, allowed)
         )

@@ -58,7 +58,10 @@ def name_of(stem: str) -> str:
 
 def _check_version(value: object) -> object:
     if isinstance(value, (int, float)):
-        raise ValueError('a version is text: write it in quotes, for 0.10 is the number 0.1: version: "0.15"')
+        raise ValueError(
+            'a version is text: write it in quotes, for 0.10 is the number 0.1: version: "0.15" in a file, '
+            "--set 'engine.version=\"0.15\"' in a command"
+        )
     if isinstance(value, str) and not re.fullmatch(r"\d{1,4}\.\d{1,4}(\.\d{1,4})?", value):
         raise ValueError('a version looks like "0.15" or "0.15.1"')
     return value

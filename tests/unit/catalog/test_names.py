@@ -95,6 +95,50 @@ def test_the_number_of_a_gpu_is_no_date(name: str, expected: str) -> None:
     assert caught.value.nearest == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("HGX-H200", "h200-sxm"), ("HGX-H100", "h100-sxm"), ("HGX-B200", "b200-sxm"), ("DGX-H100", "h100-sxm"),
+        ("DGX-H200", "h200-sxm"), ("DGX-A100", "a100-sxm-80gb"), ("DGX B200", "b200-sxm"), ("hgx h20", "h20"),
+        ("DGX-GB200", "gb200-nvl72"), ("HGX-A100", "a100-sxm-80gb"), ("l40s-8x", "l40s"), ("HGX_H800", "h800-sxm"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_server_leads_to_its_gpu(name: str, expected: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        CATALOG.gpu(name)
+    assert (caught.value.nearest, caught.value.hint) == (
+        expected,
+        f"{name} is a server: hardware names its GPU, {expected}",
+    )
+
+
+NEAREST = {
+    "hardware": {
+        "h1000": "h100-sxm", "h100sxm": "h100-sxm", "H100-SXM-141GB": "h100-sxm", "gb200nvl": "gb200-nvl72",
+        "L40": "l40s", "MI325X": "mi300x", "a10g": "a10", "GH200": "h200-sxm", "T4": None, "V100": None,
+        "tpu-v5e": None, "A100 80G": "a100-sxm-80gb", "H200 NVL": "h200-sxm",
+    },
+    "nodes": {"H100": "hgx-h100", "8xH100": "hgx-h100", "B200": "dgx-b200", "dgx-a1000": "dgx-a100"},
+    "models": {
+        "lama-3.1-8b": "llama-3.1-8b", "llama3-8b": "llama-3-8b", "llama-4": "llama-4-scout", "quen3-8b": "qwen3-8b",
+        "Meta-Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "qwen2-7b": "qwen2.5-7b", "deepseek-r2": "deepseek-r1",
+        "gptoss-120b": "gpt-oss-120b", "gpt-oss-12b": "gpt-oss-120b", "kimi": "kimi-k2", "glm-4.5": "glm-5",
+        "qwen3.5": "qwen3.5-397b-a17b", "opt-30b": "opt-13b", "yi-6b": "yi-34b", "minimax": "minimax-m2.5",
+        "gemma-3-27b": None, "phi-4": None, "falcon-70b": None, "mistral-8x7b": "mixtral-8x7b",
+    },
+    "scenarios": {"quickstrat": "quickstart", "prio": "priority-classes", "bench-9b": "bench-8b", "mm1": None},
+    "workloads": {"batchh": "offline-batch", "agentic": "agent", "rags": "rag"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in NEAREST.items() for name in names])
+def test_what_is_near_a_name_that_is_none(kind: str, name: str) -> None:
+    """The same family and number, or nothing: an H200 is no misspelt B300, and Gemma no Llama."""
+    with pytest.raises(CatalogError, match="of that name") as caught:
+        CATALOG.describe(kind, name)
+    assert caught.value.nearest == NEAREST[kind][name]
+
+
 def test_the_endings_of_models_are_no_endings_of_scenarios_and_workloads() -> None:
     for find, wanted, near in (
         (CATALOG.scenario, "rag-chat", "rag"), (CATALOG.scenario, "quickstart-2024", "quickstart"),

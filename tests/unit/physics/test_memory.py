@@ -121,7 +121,7 @@ def test_heads_must_be_shared_out_evenly() -> None:
 def test_states_that_are_set_aside_and_what_vllm_would_use_of_them() -> None:
     """The figures of the documentation: Qwen3.5-397B on eight H200, 1,024 seats, of which 64 are taken."""
     model = CATALOG.model("qwen3.5-397b-a17b-fp8")
-    settings = {
+    settings: dict[str, Any] = {
         "gpu": "h200-sxm", "tensor": 8, "weights": model.native_weights, "kv_cache": model.native_kv_cache,
         "max_num_batched_tokens": 8_192,
     }  # fmt: skip
