@@ -148,7 +148,7 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         return Mistake(f"the field '{path[-1]}' is missing", path)
     if kind == "extra_forbidden":
         fields = line.get("policy_fields") or field_names(model, path[:-1], raw)
-        return Mistake("unknown field", path, path[-1], fields, meant_field(str(path[-1]), fields))
+        return Mistake("unknown field", path, path[-1], fields, meant_field(str(path[-1]), fields, dotted(path[:-1])))
     if kind.startswith("policy_"):
         return _explain_policy(kind, line, path)
     if kind in ("literal_error", "union_tag_invalid"):

@@ -48,8 +48,13 @@ def meant_value(name: str, known: Sequence[str]) -> str | None:
     return other if other in known else nearest_name(name, known)
 
 
-def meant_field(name: str, known: Sequence[str]) -> str | None:
+def meant_field(name: str, known: Sequence[str], inside: str = "") -> str | None:
     """The known field that ``name`` was meant to be, or the dotted path of a field elsewhere in the scenario.
+
+    Args:
+        name: what was written.
+        known: the fields of the part.
+        inside: the dotted path of the part, whose other forms may have fields that it cannot have.
 
     >>> meant_field("tensor_parallel", ["tensor"])
     'tensor'
@@ -61,7 +66,7 @@ def meant_field(name: str, known: Sequence[str]) -> str | None:
     other = _OTHER_NAMES.get(name.casefold())
     if other in known:
         return other
-    places = _places()
+    places = {field: place for field, place in _places().items() if place.rpartition(".")[0] != inside}
     return places.get(name) or close_name(name, known) or places.get(other or "") or nearest_name(name, known)
 
 

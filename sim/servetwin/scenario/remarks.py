@@ -8,8 +8,17 @@ from typing import NamedTuple
 from servetwin.scenario.engines import NEWEST, version_number
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
+from servetwin.workload.chance import is_random
+from servetwin.workload.idle import idle_options
 
 _NO_PRIORITIES = ("fcfs", "sjf", "edf")
+_WITHOUT_CHANCE = (
+    "round-robin", "least-requests", "least-tokens", "always", "max-queue", "max-requests", "max-tokens", "fcfs", "sjf",
+    "edf", "priority",
+)  # fmt: skip
+_LIMITS = {"max-requests": "requests", "max-queue": "waiting"}
+"""Fields that bound a number of requests, by admission policy."""
+
 _SAME_WITH_ONE = ("random", "least-requests", "least-tokens", "power-of-two")
 
 
@@ -114,14 +123,86 @@ def _priorities(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     yield f"the priorities of workload.classes have no effect: {said}"
 
 
-def _sessions(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
-    sessions = scenario.workload.sessions
-    if sessions is None:
+def _orders(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    """Scheduling policies that have nothing to sort by."""
+    workload = scenario.workload
+    limits = {entry.ttft_ps for entry in workload.classes}
+    reasons = {}
+    if workload.trace is None and len(limits) == 1:
+        reasons["edf"] = "all classes have the same slo.ttft_ms, so deadlines come in the order of arrival"
+    lengths = [entry.prompts or workload.prompts for entry in workload.classes] or [workload.prompts]
+    extras = (workload.prefixes, workload.documents, workload.sessions, workload.trace)
+    if (
+        not workload.in_lanes
+        and not any(extras)
+        and len({part.only if part else None for part in lengths} - {None}) == 1
+    ):
+        reasons["sjf"] = "all prompts are equally long"
+    for index, pool in enumerate(scenario.cluster.pools):
+        policy = pool.engine.scheduling.policy
+        if policy in reasons:
+            yield f"cluster.pools.{index}.engine.scheduling {policy} does what fcfs does: {reasons[policy]}"
+
+
+def _workload(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    for option in idle_options(scenario.workload, scenario.run.requests):
+        yield f"{option.path} has no effect: {option.reason}"
+
+
+def _run(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    run, workload = scenario.run, scenario.workload
+    at_once = workload.arrivals is not None and workload.arrivals.process == "all-at-once"
+    chained = workload.max_concurrency or workload.sessions or any(entry.sessions for entry in workload.classes)
+    if run.duration_s is not None and at_once and not chained:
+        yield "run.duration_s has no effect: all requests come at once"
+    if run.seed and not scenario.physics.jitter and not is_random(workload) and _is_deterministic(scenario):
+        yield "run.seed has no effect: nothing in this scenario is random"
+
+
+def _is_deterministic(scenario: Scenario) -> bool:
+    """Whether no policy draws random numbers; nobody knows what a plug-in does."""
+    policies = [scenario.router, scenario.admission, *(pool.engine.scheduling for pool in scenario.cluster.pools)]
+    return all(policy.policy in _WITHOUT_CHANCE for policy in policies)
+
+
+def _admission(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    policy, requests = scenario.admission, scenario.run.requests
+    limit = getattr(policy, _LIMITS[policy.policy]) if policy.policy in _LIMITS else None
+    if limit is not None and requests is not None and limit >= requests:
+        yield (
+            f"admission.policy {policy.policy} has no effect: it allows {limit:,} requests, and the "
+            f"run has {requests:,} in all"
+        )
+
+
+def _one_token(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    """Limits on the time between tokens where no answer has two."""
+    workload = scenario.workload
+    answers = [
+        entry.outputs or entry.max_tokens or workload.outputs or workload.max_tokens for entry in workload.classes
+    ]
+    answers = answers or [workload.outputs or workload.max_tokens]
+    if workload.trace is not None or any(one is None or one.longest != 1 for one in answers):
         return
-    turns = sessions.turns
-    if getattr(turns, "value", None) == 1 or getattr(turns, "max", None) == 1:
-        fields = "think_time_s and turn_prompts have" if sessions.turn_prompts is not None else "think_time_s has"
-        yield f"workload.sessions.{fields} no effect: every session has one turn"
+    limits: list[tuple[str, object]] = [("slo.tpot_ms", scenario.slo.tpot_ms), ("slo.itl_ms", scenario.slo.itl_ms)]
+    goodput = scenario.slo.goodput
+    limits.append(("slo.goodput.tpot_ms", goodput and goodput.tpot_ms))
+    for index, entry in enumerate(workload.classes):
+        limits.append((f"workload.classes.{index}.slo.tpot_ms", entry.slo and entry.slo.tpot_ms))
+    for path, limit in limits:
+        if limit is not None:
+            yield f"{path} has no effect: every answer has one token, and nothing is between tokens"
+
+
+def _memory(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    for index, (pool, part) in enumerate(zip(scenario.cluster.pools, parts, strict=True)):
+        place, precision = f"cluster.pools.{index}", pool.precision.kv_cache
+        if not part.model.kv_bytes_per_token(part.kv_cache, part.tensor) and precision != part.model.native_kv_cache:
+            yield f"{place}.precision.kv_cache has no effect: {part.model.name} keeps nothing per token"
+        override, watermark = pool.engine.num_gpu_blocks_override, pool.engine.watermark
+        blocks = override if override is not None else part.room(pool, place).num_blocks if watermark else 0
+        if watermark and int(watermark * blocks) == 0:
+            yield f"{place}.engine.watermark has no effect: that share of {blocks:,} KV blocks is less than one block"
 
 
 REMARKS = (
@@ -133,5 +214,10 @@ REMARKS = (
     Remark("states-and-prefixes", _states),
     Remark("router-of-one-replica", _router),
     Remark("priorities-not-used", _priorities),
-    Remark("sessions-of-one-turn", _sessions),
+    Remark("nothing-to-sort-by", _orders),
+    Remark("workload-option-idle", _workload),
+    Remark("run-option-idle", _run),
+    Remark("admission-never-refuses", _admission),
+    Remark("limits-between-tokens", _one_token),
+    Remark("memory-option-idle", _memory),
 )

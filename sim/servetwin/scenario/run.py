@@ -212,6 +212,9 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
     warnings = [*notes, *simulation.remarks, *said]
     if not cluster.gateway.submitted and not cluster.interrupted:
         warnings.append("no request arrived: run.duration_s ends before the first one, so there is nothing to measure")
+    wanted, came = simulation.scenario.run.requests, cluster.gateway.submitted
+    if wanted is not None and came < wanted and _ends_early(simulation):
+        warnings.append(f"run.requests is {wanted:,}, and the workload has ended after {came:,}")
     counts = stream.trace_counts
     if counts is not None:
         warnings.extend(counts.remarks())
@@ -223,6 +226,12 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         warnings=warnings,
         interrupted=cluster.interrupted,
     )
+
+
+def _ends_early(simulation: Simulation) -> bool:
+    """Whether nothing but the workload itself can have ended it before ``run.requests`` had come."""
+    scenario = simulation.scenario
+    return scenario.workload.finite and scenario.run.duration_s is None and not simulation.cluster.interrupted
 
 
 @contextmanager

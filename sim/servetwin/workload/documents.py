@@ -49,8 +49,8 @@ class Documents(Part):
             most = min(self.corpus, MAX_DOCUMENTS)
             if self.per_request.value > most:
                 raise ValueError(f"per_request is {self.per_request.value}, but a request has at most {most} of them")
-            if self.per_request.value == 1 and self.order == "popularity":
-                raise ValueError("order has no effect: every request has one document")
+        if self.per_request.only == 1 and self.order == "popularity":
+            raise ValueError("order has no effect: every request has one document")
         return self
 
     def selections(

@@ -31,6 +31,16 @@ class Length(Part):
         """The length that no draw exceeds; None = there is none, or a file says it."""
         return None
 
+    @property
+    def shortest(self) -> int:
+        """The length that every draw has at least."""
+        return 1
+
+    @property
+    def only(self) -> int | None:
+        """The length of every draw; None = they differ, or a file says it."""
+        return self.shortest if self.shortest == self.longest else None
+
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
@@ -58,9 +68,24 @@ class Clipped(Length):
         return self
 
     @property
+    def fixed(self) -> int | None:
+        """The length before clipping, where nothing is random."""
+        return None
+
+    @property
     def longest(self) -> int | None:
-        """``max``, where it is given."""
+        """``max``, where it is given, or the only length."""
+        if self.fixed is not None:
+            return self._clipped(self.fixed)
         return self.max if self.max < MAX_TOKENS else None
+
+    @property
+    def shortest(self) -> int:
+        """``min``, or the only length."""
+        return self.min if self.fixed is None else self._clipped(self.fixed)
+
+    def _clipped(self, length: int) -> int:
+        return min(max(length, self.min), self.max)
 
 
 class ConstantLength(Length):
@@ -71,6 +96,11 @@ class ConstantLength(Length):
 
     @property
     def longest(self) -> int:
+        """The value."""
+        return self.value
+
+    @property
+    def shortest(self) -> int:
         """The value."""
         return self.value
 
@@ -92,6 +122,11 @@ class NormalLength(Clipped):
     mean: Positive = Field(description="Mean before clipping.")
     std: NonNegative = Field(description="Standard deviation before clipping.")
 
+    @property
+    def fixed(self) -> int | None:
+        """The mean, without a deviation."""
+        return round(self.mean) if self.std == 0 else None
+
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
         return whole(self.mean + self.std * generator.standard_normal(count), self.min, self.max)
@@ -103,6 +138,11 @@ class LognormalLength(Clipped):
     distribution: Literal["lognormal"]
     mean: Positive = Field(description="Mean of the lengths themselves, not of their logarithm, before clipping.")
     std: NonNegative = Field(description="Standard deviation of the lengths themselves, before clipping.")
+
+    @property
+    def fixed(self) -> int | None:
+        """The mean, without a deviation."""
+        return round(self.mean) if self.std == 0 else None
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
@@ -125,6 +165,11 @@ class UniformLength(Length):
     def longest(self) -> int:
         """``max``."""
         return self.max
+
+    @property
+    def shortest(self) -> int:
+        """``min``."""
+        return self.min
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""
@@ -159,6 +204,8 @@ class EmpiricalLength(Length):
     def _consistent(self) -> EmpiricalLength:
         if (self.file is None) == (not self.values):
             raise ValueError("give either values or file")
+        if self.weights and self.file is not None:
+            raise ValueError("weights has no effect beside file, whose lines may have weights: length,weight")
         if self.weights and len(self.weights) != len(self.values):
             raise ValueError(f"{len(self.values)} values need as many weights, found {len(self.weights)}")
         if self.weights and not sum(self.weights) > 0:
@@ -169,6 +216,11 @@ class EmpiricalLength(Length):
     def longest(self) -> int | None:
         """The largest of ``values``; None = the file says it."""
         return max(self.values, default=None)
+
+    @property
+    def shortest(self) -> int:
+        """The smallest of ``values``."""
+        return min(self.values, default=1)
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1, from ``values``; those of a file come through ``stream``."""
@@ -219,6 +271,11 @@ class PercentileLength(Length):
     def longest(self) -> int:
         """The length at percentile 100."""
         return self.points[-1][1]
+
+    @property
+    def shortest(self) -> int:
+        """The length at percentile 0."""
+        return self.points[0][1]
 
     def draw(self, generator: np.random.Generator, count: int) -> list[int]:
         """``count`` lengths, each at least 1."""

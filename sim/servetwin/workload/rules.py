@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from servetwin.workload.lengths import ConstantLength, Length
+from servetwin.workload.lengths import Length
 from servetwin.workload.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _check_answers(spec: WorkloadSpec) -> None:
 
 
 def _check_bounds(spec: WorkloadSpec) -> None:
-    """Refuse a constant ``max_tokens`` that no answer can reach."""
+    """Refuse a ``max_tokens`` that no answer can reach."""
     forks = [sessions.forks.outputs for sessions in _all_sessions(spec) if sessions.forks is not None]
     unbound = [item.outputs or spec.outputs for item in spec.classes if item.max_tokens is None]
     if not spec.classes or any(outputs is None for outputs in forks):
@@ -70,11 +70,14 @@ def _check_bounds(spec: WorkloadSpec) -> None:
 
 def _check_bound(name: str, bound: Length | None, answers: Sequence[Length | None]) -> None:
     longest = [answer.longest for answer in answers if answer is not None]
-    if not isinstance(bound, ConstantLength) or not longest or None in longest:
+    if bound is None or not longest or None in longest:
         return
     most = max(length for length in longest if length is not None)
-    if bound.value >= most:
-        raise ValueError(f"{name} has no effect: it is {bound.value:,}, and no answer is longer than {most:,} tokens")
+    least = "" if bound.only is not None else "at least "
+    if bound.shortest >= most:
+        raise ValueError(
+            f"{name} has no effect: it is {least}{bound.shortest:,}, and no answer is longer than {most:,} tokens"
+        )
 
 
 def _check_complete(spec: WorkloadSpec) -> None:

@@ -39,7 +39,7 @@ class Forks(Part):
 
     @model_validator(mode="after")
     def _sensible(self) -> Forks:
-        if isinstance(self.steps, ConstantLength) and self.steps.value == 1:
+        if self.steps.only == 1:
             for field in ("step_prompts", "tool_time_s"):
                 value = getattr(self, field)
                 if value is not None and value != type(self).model_fields[field].default:
@@ -64,6 +64,6 @@ class Sessions(Part):
 
     @model_validator(mode="after")
     def _sensible(self) -> Sessions:
-        if self.forks is not None and isinstance(self.turns, ConstantLength) and self.turns.value == 1:
+        if self.forks is not None and self.turns.only == 1:
             raise ValueError("forks has no effect: a session has one turn, and its last answer never forks")
         return self

@@ -18,6 +18,11 @@ from servetwin.workload.draws import Floats, endless, lognormal, picoseconds
 class Duration(Part):
     """Base of the distributions of durations."""
 
+    @property
+    def only(self) -> float | None:
+        """The duration of every draw [s]; None = they differ."""
+        return None
+
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> Floats:
         """``count`` durations [s], none negative."""
@@ -32,6 +37,11 @@ class ConstantDuration(Duration):
 
     distribution: Literal["constant"] = "constant"
     value: NonNegative = Field(description="The duration [s].")
+
+    @property
+    def only(self) -> float:
+        """The value."""
+        return self.value
 
     def draw(self, generator: np.random.Generator, count: int) -> Floats:
         """``count`` times the value [s]; nothing is drawn."""
@@ -56,6 +66,11 @@ class UniformDuration(Duration):
         check_bounds(self.min, self.max)
         return self
 
+    @property
+    def only(self) -> float | None:
+        """``min``, where it is ``max`` too."""
+        return self.min if self.min == self.max else None
+
     def draw(self, generator: np.random.Generator, count: int) -> Floats:
         """``count`` durations [s]."""
         return self.min + (self.max - self.min) * generator.random(count)
@@ -71,6 +86,18 @@ class ClippedDuration(Duration):
     def _ordered(self) -> ClippedDuration:
         check_bounds(self.min, self.max)
         return self
+
+    @property
+    def fixed(self) -> float | None:
+        """The duration before clipping [s], where nothing is random."""
+        return None
+
+    @property
+    def only(self) -> float | None:
+        """The fixed duration within the bounds, or both bounds [s]."""
+        if self.fixed is not None:
+            return min(max(self.fixed, self.min), self.max)
+        return self.min if self.min == self.max else None
 
 
 class ExponentialDuration(ClippedDuration):
@@ -90,6 +117,11 @@ class LognormalDuration(ClippedDuration):
     distribution: Literal["lognormal"]
     mean: Positive = Field(description="Mean before clipping [s].")
     std: NonNegative = Field(description="Standard deviation before clipping [s].")
+
+    @property
+    def fixed(self) -> float | None:
+        """The mean, without a deviation [s]."""
+        return self.mean if self.std == 0 else None
 
     def draw(self, generator: np.random.Generator, count: int) -> Floats:
         """``count`` durations [s]."""

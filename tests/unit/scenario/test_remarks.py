@@ -23,6 +23,13 @@ CONFIG = {
 }  # fmt: skip
 HYBRID = {**CONFIG, "model_type": "minimax", "layer_types": ["linear_attention", "full_attention"] * 2}
 
+AT_ONCE = {"arrivals": {"rate_per_s": "inf"}}
+REGULAR = {"arrivals": {"process": "constant", "rate_per_s": 8}}
+PURE_STATES = {
+    "model_type": "falcon_mamba", "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1_000, "state_size": 16,
+    "conv_kernel": 4, "expand": 2, "time_step_rank": 16, "intermediate_size": 512, "max_position_embeddings": 2_048,
+}  # fmt: skip
+
 #: Remarks that cannot come alone.
 COMPANY = {"states-and-prefixes": ["model-approximated"]}
 
@@ -41,9 +48,26 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "states-and-prefixes": ({"model": HYBRID}, "has constant-state layers"),
     "router-of-one-replica": ({"router": {"policy": "least-tokens"}}, "router.policy least-tokens has no effect"),
     "priorities-not-used": ({"workload": {"classes": CLASSES}}, "engine.scheduling is fcfs"),
-    "sessions-of-one-turn": (
-        {"workload": {"sessions": {"turns": 1, "think_time_s": 3, "turn_prompts": 5}}},
-        "think_time_s and turn_prompts have no effect",
+    "nothing-to-sort-by": (
+        {"cluster": {"engine": {"scheduling": "sjf"}}, "workload": {"prompts": 100}},
+        "cluster.pools.0.engine.scheduling sjf does what fcfs does: all prompts are equally long",
+    ),
+    "workload-option-idle": (
+        {"workload": {"prefixes": {"groups": 1, "tokens": 64, "zipf_exponent": 1.0}}},
+        "workload.prefixes.zipf_exponent has no effect: there is one group",
+    ),
+    "run-option-idle": ({"run": {"duration_s": 3.0}, "workload": AT_ONCE}, "run.duration_s has no effect"),
+    "admission-never-refuses": (
+        {"admission": {"policy": "max-requests", "requests": 1_000}},
+        "admission.policy max-requests has no effect: it allows 1,000 requests",
+    ),
+    "limits-between-tokens": (
+        {"workload": {"outputs": 1}, "slo": {"tpot_ms": {"p99": 30}}},
+        "slo.tpot_ms has no effect: every answer has one token",
+    ),
+    "memory-option-idle": (
+        {"cluster": {"engine": {"num_gpu_blocks_override": 90, "watermark": 0.01}}},
+        "cluster.pools.0.engine.watermark has no effect: that share of 90 KV blocks",
     ),
 }
 
@@ -59,7 +83,15 @@ QUIET: dict[str, dict[str, Any]] = {
         "workload": {"classes": CLASSES},
         "cluster": {"engine": {"scheduling": "priority"}},
     },
-    "sessions-of-one-turn": {"workload": {"sessions": {"turns": 2, "think_time_s": 3}}},
+    "nothing-to-sort-by": {
+        "cluster": {"engine": {"scheduling": "sjf"}},
+        "workload": {"prompts": {"distribution": "uniform", "min": 10, "max": 20}},
+    },
+    "workload-option-idle": {"workload": {"prefixes": {"groups": 2, "tokens": 64, "zipf_exponent": 1.0}}},
+    "run-option-idle": {"run": {"duration_s": 3.0}},
+    "admission-never-refuses": {"admission": {"policy": "max-requests", "requests": 5}},
+    "limits-between-tokens": {"workload": {"outputs": 2}, "slo": {"tpot_ms": {"p99": 30}}},
+    "memory-option-idle": {"cluster": {"engine": {"num_gpu_blocks_override": 1_000, "watermark": 0.01}}},
 }
 
 
@@ -87,7 +119,7 @@ def test_nothing_to_remark(name: str, base: dict[str, Any]) -> None:
 
 
 def test_priorities_that_nobody_looks_at_name_the_policy_in_use(base: dict[str, Any]) -> None:
-    classes = [{**entry, "slo": {"ttft_ms": 1_000}} for entry in CLASSES]
+    classes = [{**entry, "slo": {"ttft_ms": limit}} for entry, limit in zip(CLASSES, (500, 900), strict=True)]
     edf = {"workload": {"classes": classes}, "cluster": {"engine": {"scheduling": "edf"}}}
     (text,) = warnings_of(base, edf)
     assert "cluster.engine.scheduling is edf, which does not" in text and "fcfs" not in text
@@ -97,6 +129,58 @@ def test_priorities_that_nobody_looks_at_name_the_policy_in_use(base: dict[str, 
     both = {**base, "cluster": {"pools": pools}, "workload": {**base["workload"], "classes": classes}}
     (text,) = [text for text in warnings_of(both, {}) if "priorities-not-used" in text]
     assert "cluster.pools.0.engine.scheduling is edf, cluster.pools.1.engine.scheduling is fcfs" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {
+                "workload": {"classes": [{"name": name, "slo": {"ttft_ms": 500}} for name in "ab"]},
+                "cluster": {"engine": {"scheduling": "edf"}},
+            },
+            "edf does what fcfs does: all classes have the same slo.ttft_ms",
+        ),
+        (
+            {"model": PURE_STATES, "cluster": {"precision": {"kv_cache": "fp8"}, "engine": {"prefix_caching": False}}},
+            "cluster.pools.0.precision.kv_cache has no effect: inline keeps nothing per token",
+        ),
+        ({"admission": {"policy": "max-queue", "waiting": 20}}, "max-queue has no effect: it allows 20 requests"),
+        (
+            {"workload": {"outputs": 1}, "slo": {"goodput": {"tpot_ms": 9}}},
+            "slo.goodput.tpot_ms has no effect",
+        ),
+        (
+            {"workload": {"outputs": 1, "classes": [{"name": "a", "slo": {"tpot_ms": 9}}]}},
+            "workload.classes.0.slo.tpot_ms has no effect",
+        ),
+        (
+            {"workload": REGULAR, "run": {"seed": 3}},
+            "run.seed has no effect: nothing in this scenario is random",
+        ),
+    ],
+)
+def test_other_options_without_effect(change: dict[str, Any], words: str, base: dict[str, Any]) -> None:
+    assert any(words in text for text in warnings_of(base, change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": {"seed": 3}},
+        {"run": {"seed": 3}, "workload": REGULAR, "physics": {"jitter": 0.1}},
+        {"run": {"seed": 3}, "workload": REGULAR, "router": {"policy": "random"}, "cluster": {"replicas": 2}},
+    ],
+)
+def test_a_seed_of_what_is_random_is_no_matter(change: dict[str, Any], base: dict[str, Any]) -> None:
+    assert not any("run.seed" in text for text in warnings_of(base, change))
+
+
+def test_a_workload_that_ends_before_the_requests_have_come(base: dict[str, Any]) -> None:
+    base["workload"]["arrivals"] = {"process": "bursts", "size": 7}
+    assert "run.requests is 20, and the workload has ended after 7" in servetwin.run(base).summary()["warnings"]
+    base["run"]["requests"] = 7
+    assert not servetwin.run(base).summary()["warnings"][1:]
 
 
 def test_states_of_too_many_requests_are_refused_at_the_pool_s_path(base: dict[str, Any]) -> None:
