@@ -240,6 +240,25 @@ def test_replay_takes_the_cluster_of_a_scenario_and_the_requests_of_a_trace(
     assert faster["duration_s"] < summary["duration_s"] / 2
 
 
+def test_replay_names_its_options_instead_of_fields(cli: Cli, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    header, *rows = TRACE.replace(",0\n", ",1\n").splitlines(keepends=True)
+    (tmp_path / "unsorted.csv").write_text(header + "".join(reversed(rows)))
+    command = ("--scenario", "small.yaml", "--no-figures")
+    cli("replay", "trace.csv", *command).refused("give --skip-bad-rows to count such rows")
+    unsorted = cli("replay", "unsorted.csv", *command)
+    unsorted.refused("give --sort to sort the rows")
+    assert "workload.trace" not in unsorted.err
+    assert cli("replay", "unsorted.csv", "--sort", *command).code == 0
+    (tmp_path / "in-a-file.yaml").write_text("extends: small.yaml\nworkload: {trace: {path: unsorted.csv}}\n")
+    cli("run", "in-a-file.yaml", "--no-figures").refused("set workload.trace.sort to true to sort the rows")
+
+
+def test_an_override_must_not_replace_the_trace(cli: Cli, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE.replace(",0\n", ",1\n"))
+    cli("replay", "trace.csv", "--scenario", "small.yaml", "--set", "workload=chat").refused("would not be replayed")
+
+
 def test_replay_is_the_same_as_a_trace_in_a_file(cli: Cli, small: Path, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(TRACE.replace(",0\n", ",1\n"))
     cli("replay", "trace.csv", "--scenario", "small.yaml", "--no-figures", "--out", "one")

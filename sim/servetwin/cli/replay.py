@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,14 @@ import typer
 
 from servetwin.cli import options
 from servetwin.cli.simulate import Choices, simulate
+from servetwin.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
+    from servetwin.scenario.load import LoadedScenario
     from servetwin.scenario.overrides import Override
+
+_FIELD = re.compile(r"workload\.trace\.([a-z_]+)")
+_SWITCH = re.compile(r"set (workload\.trace\.[a-z_]+) to true")
 
 
 def replay(
@@ -76,14 +82,47 @@ def replay(
         "workload": {"trace": {"path": str(trace.absolute())}},
         "run": {"requests": None, "duration_s": None},
     }
-    loaded = load(scenario, [*treatment, *options.overrides(seed, changes)], known, fields)
     choices = Choices(out, not no_figures, timeline, strict, quiet, json)
-    simulate(loaded, choices, known)
+    try:
+        loaded = load(scenario, [*treatment, *options.overrides(seed, changes)], known, fields)
+        _check_replayed(loaded)
+        simulate(loaded, choices, known)
+    except InputError as error:
+        raise _with_options(error) from None
+
+
+def _check_replayed(loaded: LoadedScenario) -> None:
+    """Refuse an override that replaces the trace."""
+    if loaded.scenario.workload.trace is None:
+        raise ScenarioError(
+            "the trace would not be replayed: an override of the workload replaces it",
+            file="--set",
+            path="workload",
+            allowed="overrides of fields inside workload, such as workload.classes",
+            hint="for a synthetic workload: servetwin run",
+        )
+
+
+def _with_options(error: InputError) -> InputError:
+    """A message that names the options of the command where it names fields of ``workload.trace``."""
+    if error.hint is not None:
+        error.hint = _FIELD.sub(_option_of, _SWITCH.sub(r"give \1", error.hint))
+    if isinstance(error.allowed, str):
+        error.allowed = _FIELD.sub(_option_of, error.allowed)
+    return error
+
+
+def _option_of(field: re.Match[str]) -> str:
+    return _option(field[1])
+
+
+def _option(field: str) -> str:
+    return "--" + field.removesuffix("_s").replace("_", "-")
 
 
 def _override(field: str, value: Any) -> Override:
     """A field of ``workload.trace`` as an override that is called by its option."""
     from servetwin.scenario.overrides import Override
 
-    option = "--" + field.removesuffix("_s").replace("_", "-")
+    option = _option(field)
     return Override(option if value is True else f"{option} {value}", f"workload.trace.{field}", value)

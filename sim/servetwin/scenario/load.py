@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,12 +125,12 @@ def _finished(
     """Apply overrides to the fields of a scenario, which are changed, and resolve it; the scenario and warnings."""
     _add_pools(raw)
     as_written = copy.deepcopy(raw)
-    changes = _apply(raw, overrides)
+    changes = _apply(raw, overrides, catalog)
     use_workload(raw, catalog, Path(), file)
     # What overrides name is seen from the working directory.
     anchor(raw, Path())
     scenario, idle = _validate(raw, catalog, file, changes)
-    return scenario, _report_idle(idle, as_written, catalog, file, changes)
+    return scenario, (*_replaced_later(changes), *_report_idle(idle, as_written, catalog, file, changes))
 
 
 def _add_pools(raw: dict[str, Any]) -> None:
@@ -147,13 +147,24 @@ def _replaced(raw: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     return deep_merge(raw, copy.deepcopy(dict(extra)))
 
 
-def _apply(raw: dict[str, Any], overrides: Iterable[str | Override]) -> list[tuple[Place, str]]:
-    """Apply overrides; where each one now stands, and what the user gave."""
+def _apply(raw: dict[str, Any], overrides: Iterable[str | Override], catalog: Catalog) -> list[tuple[Place, str]]:
+    """Apply overrides in their order; where each one now stands, and what the user gave."""
     changes = []
     for override in overrides:
         parsed = parse_override(override) if isinstance(override, str) else override
         changes.append((apply_override(raw, parsed), parsed.given))
+        # The name of a workload stands for its content, which later overrides may change.
+        use_workload(raw, catalog, Path(), parsed.given)
     return changes
+
+
+def _replaced_later(changes: Sequence[tuple[Place, str]]) -> Iterator[str]:
+    """Overrides of what a later one replaces."""
+    for number, (place, given) in enumerate(changes):
+        for later, other in changes[number + 1 :]:
+            if place[: len(later)] == later:
+                yield f"{given} has no effect: {other} comes later (check overridden-later)"
+                break
 
 
 def _validate(

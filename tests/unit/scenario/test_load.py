@@ -107,6 +107,38 @@ def test_a_workload_by_name_and_by_path(write: Any, base: dict[str, Any]) -> Non
     assert caught.value.nearest == "chat-poisson"
 
 
+def test_a_workload_by_name_can_be_changed_by_later_overrides(load_it: Load, base: dict[str, Any]) -> None:
+    classes = "workload.classes=[{name: a, prompts: 7}, {name: b}]"
+    loaded = load_it(base, "workload=chat", "workload.arrivals.rate_per_s=3", classes)
+    preset = load_it(base, "workload=chat").scenario.workload
+    changed = loaded.scenario.workload
+    assert changed.outputs == preset.outputs
+    assert [entry.name for entry in changed.classes] == ["a", "b"]
+    assert changed.arrivals is not None and changed.arrivals.rate_per_s == 3  # type: ignore[union-attr]
+    assert loaded.warnings == ()
+
+
+def test_an_unknown_workload_is_blamed_on_its_override(load_it: Load, base: dict[str, Any]) -> None:
+    error = _fails(load_it, base, "workload=chatt", "workload.prompts=3", kind=CatalogError)
+    assert (error.file, error.path, error.nearest) == ("--set workload=chatt", "workload", "chat")
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("workload.prompts=3", "workload=chat"),
+        ("run.seed=3", "run.seed=4"),
+        ("cluster.engine.block_size=32", "cluster.engine={max_num_seqs: 9}"),
+    ],
+)
+def test_an_override_that_a_later_one_replaces_is_a_warning(
+    first: str, later: str, load_it: Load, base: dict[str, Any]
+) -> None:
+    (warning,) = load_it(base, first, later).warnings
+    assert warning == f"--set {first} has no effect: --set {later} comes later (check overridden-later)"
+    assert load_it(base, later, "run.requests=9").warnings == ()
+
+
 def test_overrides_reach_every_field(load_it: Load, base: dict[str, Any]) -> None:
     scenario = load_it(
         base,

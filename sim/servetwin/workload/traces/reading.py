@@ -58,7 +58,14 @@ def _good_rows(items: Iterator[Item], spec: TraceSpec, counts: TraceCounts) -> I
             counts.skipped += 1
             counts.first_skipped = counts.first_skipped or f"{_shown(place)}: {row.message}"
         else:
-            raise TraceError(row.message, file=spec.path, path=_shown(place), found=row.found, allowed=row.allowed)
+            raise TraceError(
+                row.message,
+                file=spec.path,
+                path=_shown(place),
+                found=row.found,
+                allowed=row.allowed,
+                hint="set workload.trace.skip_bad_rows to true to count such rows and leave them out",
+            )
 
 
 def _shown(place: Place) -> str:
@@ -131,7 +138,8 @@ def _check_in_time(time_ps: int, place: Place, spec: TraceSpec) -> None:
             path=_shown(place),
             found=f"{time_ps / PS_PER_S / 86_400:,.4g} days after the first row",
             allowed=f"at most {MAX_DAYS * spec.rate_scale:,.6g} days",
-            hint="cut the trace with workload.trace.window_s or limit, or speed it up with rate_scale",
+            hint="cut the trace with workload.trace.window_s or workload.trace.limit, or speed it up with "
+            "workload.trace.rate_scale",
         )
 
 

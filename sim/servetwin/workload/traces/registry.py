@@ -98,7 +98,7 @@ def detect(line: str, shown: str) -> TraceFormat:
         found=line,
         nearest=_nearest(line),
         hint=f"looked for {looked_for(_FORMATS.values())}\n"
-        f"           any other CSV or JSON lines: say with {COLUMNS} what its columns are",
+        f"           any other CSV or JSON lines: say with workload.trace.columns what its columns are",
     )
 
 
@@ -131,7 +131,7 @@ def _only(found: Sequence[F], shown: str) -> F | None:
             "the file could be a trace in several formats",
             file=shown,
             found=", ".join(names),
-            allowed="one that only one format fits, or workload.trace.format (--format) to say which",
+            allowed="one that only one format fits, or workload.trace.format to say which",
             hint=f"looked for {looked_for(found)}",
         )
     return found[0] if found else None
