@@ -197,7 +197,8 @@ def _chunk_items(account: _Account, prices: RooflineStepTime, shape: StepShape) 
             works.append(Work(layer.count * moved, layer.count * flops / tensor))
         works += _index_work(prices, new + before, attended_pairs(new, before, None))
     column = "compute" if compute else "memory"
-    account.operator("attention.prefill", model.num_layers, column, compute or memory, works)
+    attending = sum(layer.count for layer in model.layers if layer.attention.prefill_flops())
+    account.operator("attention.prefill", attending, column, compute or memory, works)
 
 
 def _index_work(prices: RooflineStepTime, read: int, pairs: int) -> list[Work]:

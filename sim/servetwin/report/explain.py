@@ -43,6 +43,8 @@ def _heading(document: Mapping[str, Any]) -> Text:
     text.append(f" on {gpus} x {printable(inputs['hardware'])}, {inputs['engine']}, weights {inputs['weights']}")
     text.append(f", KV cache {inputs['kv_cache']}\n")
     text.append(_step(inputs), style=QUIET)
+    if inputs["slowdown"] != 1:
+        text.append(f"\nevery step takes {inputs['slowdown']:g} times as long: cluster.slowdown", style="yellow")
     if inputs["kernel_constants_of"] != inputs["hardware"]:
         text.append(
             f"\nkernels as on {inputs['kernel_constants_of']}: the calibration has none of this GPU", style="yellow"
@@ -62,13 +64,23 @@ def _step(inputs: Mapping[str, Any]) -> str:
     parts = []
     batch, context, prefill = inputs["batch"], inputs["context"], inputs["prefill"]
     if batch:
-        parts.append(f"{batch:,} request{'s' if batch > 1 else ''} decode at {context:,} tokens of context")
+        verb = "decode" if batch > 1 else "decodes"
+        parts.append(f"{_counted(batch, 'request')} {verb} at {_counted(context, 'token')} of context")
     if prefill:
         before = f" behind {context:,} computed before" if context and not batch else ""
-        parts.append(f"a prompt is prefilled by {prefill:,} tokens{before}")
+        parts.append(f"a prompt is prefilled by {_counted(prefill, 'token')}{before}")
     padded = f", padded to {inputs['padded_tokens']:,}" if inputs["padded_tokens"] != inputs["tokens"] else ""
     graph = "CUDA graph" if inputs["cuda_graph"] else "no CUDA graph"
-    return f"{' and '.join(parts)}: {inputs['tokens']:,} tokens{padded}, {graph}"
+    return f"{' and '.join(parts)}: {_counted(inputs['tokens'], 'token')}{padded}, {graph}"
+
+
+def _counted(number: int, what: str) -> str:
+    """A number of things, in the singular where there is one.
+
+    >>> _counted(1, "token"), _counted(2000, "token")
+    ('1 token', '2,000 tokens')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _operators(document: Mapping[str, Any]) -> Table:
@@ -106,8 +118,9 @@ def _phases(document: Mapping[str, Any]) -> Text:
     for place, phase in enumerate(document["phases"]):
         count = f" x {phase['count']}" if phase["count"] > 1 else ""
         each = phase["us"] / phase["count"]
+        one = " each" if phase["count"] > 1 else ""
         text.append(" · " if place else "", style=QUIET)
-        text.append(f"{phase['kind']}{count} on {phase['resource']} {number(each)} µs", style="default")
+        text.append(f"{phase['kind']}{count} on {phase['resource']} {number(each)} µs{one}", style="default")
     return text
 
 
@@ -142,17 +155,32 @@ def _memory(document: Mapping[str, Any]) -> Table:
     used = "" if utilization is None else f"of which the engine may use {percent(utilization)}"
     table.add_row("memory, one GPU", gib(memory["gpu_bytes"]), used)
     table.add_row("weights", gib(memory["weights_bytes"]), "")
-    for key, name in (("overhead_bytes", "activations, graphs"), ("state_bytes", "states"), ("kv_bytes", "KV cache")):
-        if memory[key]:
-            table.add_row(name, gib(memory[key]), "")
     per_token = memory["kv_bytes_per_token"] / 1024
-    room = f"{number(per_token)} KiB each" if per_token else "none per token"
-    table.add_row("room", f"{memory['kv_capacity_tokens']:,} tokens", room)
+    rest = "KV cache" if per_token else "left over"
+    why = "as num_gpu_blocks_override says" if utilization is None else ""
+    for key, name in (("overhead_bytes", "activations, graphs"), ("state_bytes", "states"), ("kv_bytes", rest)):
+        if memory[key]:
+            table.add_row(name, gib(memory[key]), why if key == "kv_bytes" else "")
     verdict = "fits" if memory["fits"] else Text("does not fit", style="bold red")
-    table.add_row("needed", f"{memory['kv_needed_tokens']:,} tokens", verdict)
+    if not per_token:
+        seats = memory["max_requests_with_state"]
+        table.add_row("room", _counted(seats, "request"), "of any length: nothing is kept per token")
+        table.add_row("needed", _counted(inputs["batch"] + (1 if inputs["prefill"] else 0), "request"), verdict)
+        return table
+    table.add_row("room", _counted(memory["kv_capacity_tokens"], "token"), f"{number(per_token)} KiB each")
+    table.add_row("needed", _counted(memory["kv_needed_tokens"], "token"), verdict)
     if inputs["batch"]:
-        table.add_row(
-            "at most", f"{memory['max_batch_at_context']:,} requests",
-            f"of {inputs['context']:,} tokens, or {inputs['batch']:,} of {memory['max_context_at_batch']:,}",
-        )  # fmt: skip
+        table.add_row("at most", *_at_most(inputs, memory))
     return table
+
+
+def _at_most(inputs: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[str, str]:
+    """How many requests of that length fit, and how long that many may be; the engine may allow less."""
+    batch, context, most = inputs["batch"], memory["max_context_at_batch"], memory["max_batch_at_context"]
+    others = f"or {batch:,} of {context:,}" if context else f"and {batch:,} do not fit, however short"
+    limits = ""
+    if most > memory["max_num_seqs"]:
+        limits += f"; max_num_seqs lets {memory['max_num_seqs']:,} run"
+    if max(context, inputs["context"]) > memory["max_model_len"]:
+        limits += f"; max_model_len is {memory['max_model_len']:,}"
+    return _counted(most, "request"), f"of {_counted(inputs['context'], 'token')}, {others}{limits}"

@@ -84,6 +84,7 @@ def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape:
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "weights": parts.weights,
         "kv_cache": parts.kv_cache,
+        "slowdown": scenario.cluster.slowdown,
         "backend": scenario.physics.backend,
         "calibration": parts.calibration.name,
         "kernel_constants_of": parts.calibration.kernels_of(parts.gpu.name, parts.gpu.architecture),
@@ -158,6 +159,7 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     """
     room, blocks = _room(pool, parts, place)
     size = pool.engine.block_size
+    block_bytes = size * parts.model.kv_bytes_per_token(parts.kv_cache, parts.tensor)
     tokens = (blocks - 1) * size
     per_request = -(-max(step.context, 1) // size) * size
     needed = step.batch * per_request
@@ -173,11 +175,13 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
         "weights_bytes": room.weight_bytes if room else parts.model.weight_bytes(parts.weights, parts.tensor),
         "overhead_bytes": room.overhead_bytes if room else None,
         "state_bytes": room.state_bytes if room else None,
-        "kv_bytes": room.kv_bytes if room else None,
+        "kv_bytes": room.kv_bytes if room and pool.engine.num_gpu_blocks_override is None else blocks * block_bytes,
         "kv_bytes_per_token": parts.model.kv_bytes_per_token(parts.kv_cache, parts.tensor),
         "kv_blocks": blocks,
         "kv_capacity_tokens": tokens,
         "kv_needed_tokens": needed,
+        "max_num_seqs": pool.engine.max_num_seqs,
+        "max_model_len": pool.engine.max_model_len,
         "max_requests_with_state": most,
         "fits": needed <= tokens and states_fit,
         "max_batch_at_context": batch if step.batch else None,

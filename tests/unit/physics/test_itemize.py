@@ -143,3 +143,9 @@ def test_operators_add_up_to_the_price_and_what_cannot_is_a_bug(price: int) -> N
         wrong.settle("memory", price)
     with pytest.raises(InvariantError):
         wrong.settle("compute", 1)
+
+
+def test_only_layers_that_attend_have_prefill_attention() -> None:
+    step_time = prices("qwen3-next-80b-a3b", "h100-sxm", 4, "bf16", "greedy")
+    items = {item.name: item for item in itemize(step_time, shape(0, 0, step_time.windows, ((100, 0),), 1), H100)}
+    assert items["attention.prefill"].layers == 12

@@ -69,3 +69,55 @@ def test_an_explanation(width: int) -> None:
             assert operator["name"] in text
         for word in ("qwen3-32b", "2 x a100-sxm-80gb", "bound by", "ridge", "KV cache", "GiB", "at most"):
             assert word in text or (word == "at most" and not step.batch)
+
+
+PURE_STATES = (
+    "model={model_type: falcon_mamba, hidden_size: 256, num_hidden_layers: 4, vocab_size: 1000, state_size: 16, "
+    "conv_kernel: 4, expand: 2, time_step_rank: 16, intermediate_size: 512, max_position_embeddings: 2048}"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "words", "absent"),
+    [
+        ([], (1, 1, None), ["1 request decodes at 1 token of context: 1 token, CUDA graph"], ["requests decode"]),
+        ([], (0, 0, 1), ["a prompt is prefilled by 1 token: 1 token,"], ["at most", " of 0"]),
+        (
+            [],
+            (1, 1, None),
+            ["of 1 token, or 1 of 429,472; max_num_seqs lets 1,024 run; max_model_len is 131,072"],
+            [],
+        ),
+        (
+            ["cluster.engine.num_gpu_blocks_override=2"],
+            (8, 1000, None),
+            [
+                "0 requests  of 1,000 tokens, and 8 do not fit, however short",
+                "0.00391 GiB  as num_gpu_blocks_override says",
+            ],
+            [" of 0"],
+        ),
+        (
+            ["model=qwen3-next-80b-a3b", "cluster.parallel.tensor=4"],
+            (2000, 100, None),
+            ["1,024 requests  of 100 tokens, and 2,000 do not fit, however short"],
+            [" of 0"],
+        ),
+        (
+            [PURE_STATES],
+            (8, 1000, None),
+            ["1,024 requests  of any length: nothing is kept per token", "8 requests  fits", "left over"],
+            ["KV cache   ", "at most"],
+        ),
+        (["cluster.slowdown=3"], (8, 1000, None), ["every step takes 3 times as long: cluster.slowdown"], []),
+        ([], (8, 1000, None), ["each · "], ["slowdown"]),
+    ],
+)
+def test_sentences_say_what_is_meant(
+    changes: list[str], step: tuple[int, int, int | None], words: list[str], absent: list[str]
+) -> None:
+    out, console = printed(200)
+    print_explanation(explain(load_scenario("quickstart", changes), Step.of(*step), CATALOG), console)
+    text = out.getvalue()
+    assert all(word in text for word in words), text
+    assert not any(word in text for word in absent), text
