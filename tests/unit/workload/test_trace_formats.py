@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from servetwin.workload.stream import RequestStream
 from servetwin.workload.traces import registry
 from servetwin.workload.traces.reading import read_trace
 from servetwin.workload.traces.spec import TraceSpec
-from servetwin.workload.traces.table import distinct_prefixes, roots
 from servetwin.workload.traces.trace import Trace, infinite_hit_rate
 
 Build = Callable[..., RequestStream]
@@ -204,20 +202,6 @@ def test_conversations_of_bailian(tmp_path: Path, stream_of: Build) -> None:
     assert requests[1].segments == ((5, 16), (6, 16), (7, 16), (8, 2))
     # 12 blocks; found: 2 of the second chat (its last block is partial and new) and 4 of the last.
     assert stream.trace_block_hit_rate_infinite == 6 / 12
-
-
-def test_parents_count_only_if_they_came_before() -> None:
-    assert roots([4, 5, 6, 7], [-1, 4, 7, 5]).tolist() == [4, 4, 6, 4]
-    assert roots([3, 3, 1], [-1, 3, 3]).tolist() == [3, 3, 3]
-    assert roots([-1, -1], [-1, -1]).tolist() == [-1, -1]
-    chain = roots(list(range(1000)), [*range(-1, 999)])
-    assert set(chain.tolist()) == {0}
-
-
-def test_prefixes_are_counted_by_chains() -> None:
-    assert distinct_prefixes([0, 1, 2, 0, 1, 7, 1], [3, 5, 7]) == 5
-    assert distinct_prefixes([2**64 - 1, 5, 2**64 - 1], [0, 2, 3]) == 2
-    assert distinct_prefixes([], []) == 0
 
 
 def test_the_azure_files_of_both_years(tmp_path: Path) -> None:
@@ -466,25 +450,6 @@ def test_classes_of_the_trace_are_explained_by_name(tmp_path: Path, stream_of: B
     with pytest.raises(ScenarioError) as caught:
         stream_of(content)
     assert caught.value.path == "workload.classes.0.share"
-
-
-def test_memory_per_row_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The columns of the trace, and nothing that grows with it but them."""
-    monkeypatch.setattr("servetwin.workload.traces.lines.CHUNK_BYTES", 1 << 14)
-    few, many = 5_000, 55_000
-    path = tmp_path / "t.csv"
-    path.write_text(VIDUR.splitlines()[0] + "\n" + "".join(f"{at / 4},{at % 900 + 1},7\n" for at in range(many)))
-
-    def peak(count: int, **options: Any) -> float:
-        tracemalloc.start()
-        trace = read(path, limit=count, **options)
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert len(trace) == count
-        return used
-
-    assert (peak(many) - peak(few)) / (many - few) < 24
-    assert peak(many, sort=True) - peak(few) < 64 * many
 
 
 def test_an_endless_cache_without_blocks(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from servetwin.errors import TraceError, nearest_name
 from servetwin.workload.traces.format import RowError
+from servetwin.workload.traces.spool import temporary_file, write_all
 
 CHUNK_BYTES = 1 << 20
 """How much is read at once: memory use does not grow with the file."""
@@ -22,7 +23,7 @@ MAX_LINE_BYTES = 1 << 24
 NEWLINE = b"\n"
 
 MAX_BINARY_BYTES = 1 << 33
-"""No binary trace is larger than this once decompressed: it is read as a whole."""
+"""No binary trace is larger than this once decompressed, which it is as a whole."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -117,18 +118,39 @@ def peek(path: Path, shown: str, size: int) -> bytes:
     return next(_chunks(path, shown), b"")[:size]
 
 
+def unpacked(path: Path, shown: str) -> BinaryIO:
+    """A whole file, decompressed into a temporary one without a name.
+
+    Raises:
+        TraceError: as ``line_blocks``, it has more than ``MAX_BINARY_BYTES``, or there is no room for it.
+    """
+    whole = temporary_file()
+    try:
+        for chunk in _limited(path, shown):
+            write_all(whole, chunk)
+        whole.seek(0)
+    except BaseException:
+        whole.close()
+        raise
+    return io.BufferedReader(whole)
+
+
 def read_bytes(path: Path, shown: str) -> bytes:
-    """A whole file, decompressed.
+    """A whole file, decompressed, in memory.
 
     Raises:
         TraceError: as ``line_blocks``, or it has more than ``MAX_BINARY_BYTES``.
     """
-    whole = bytearray()
+    return b"".join(_limited(path, shown))
+
+
+def _limited(path: Path, shown: str) -> Iterator[bytes]:
+    size = 0
     for chunk in _chunks(path, shown):
-        whole += chunk
-        if len(whole) > MAX_BINARY_BYTES:
+        size += len(chunk)
+        if size > MAX_BINARY_BYTES:
             raise TraceError(f"the file is larger than {MAX_BINARY_BYTES >> 30} GiB", file=shown)
-    return bytes(whole)
+        yield chunk
 
 
 def _decode(data: bytes, number: int, shown: str, lenient: bool) -> str:

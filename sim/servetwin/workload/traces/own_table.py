@@ -7,11 +7,11 @@ the file: exact to the picosecond up to 2.5 hours, to a nanosecond up to 90 days
 
 from __future__ import annotations
 
-import io
+import heapq
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from servetwin.workload.traces.format import (
     Row,
     RowError,
 )
-from servetwin.workload.traces.lines import read_bytes
+from servetwin.workload.traces.lines import CHUNK_BYTES, unpacked
+from servetwin.workload.traces.spool import Column, Spool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,10 @@ MAGIC = b"PAR1"
 NUMBERS = {"arrival_s": "double", "prompt_tokens": "int64", "output_tokens": "int64"}
 OPTIONAL = {"session_id": "int64", "class": "string"}
 _BLOCK = 1 << 16
+"""Rows that are decoded, and sorted, at once."""
+
+_PIECE = 1 << 8
+"""Rows of each block that are in memory while the blocks are merged."""
 
 
 class _BadColumn(Exception):
@@ -68,23 +73,49 @@ class OwnTable(FileFormat):
     def rows(self, path: Path, shown: str, streams: Streams) -> Iterator[tuple[str, Row | RowError]]:
         """The requests in order of arrival, those of one instant in the order of the file."""
         table = _read(path, shown)
-        times = np.frombuffer(table.times_s, np.float64) if table.times_s else np.empty(0)
-        order = np.argsort(times, kind="stable")
-        for start in range(0, len(order), _BLOCK):
-            for index in order[start : start + _BLOCK].tolist():
-                yield f"row {index + 1}", table.row(index)
+        for entry in heapq.merge(*table.blocks(), key=_time):
+            yield f"row {entry.number}", table.row(entry)
+
+
+class _Entry(NamedTuple):
+    """A row of the table; what is null is −1.
+
+    Attributes:
+        time_s: arrival [s].
+        number: its place in the file, from 1.
+        prompt, output: tokens.
+        session: its session.
+        kind: the number of its class.
+    """
+
+    time_s: float
+    number: int
+    prompt: int
+    output: int
+    session: int
+    kind: int
+
+
+def _time(entry: _Entry) -> tuple[bool, float]:
+    """What entries are sorted by: what is no number comes last."""
+    unknown = entry.time_s != entry.time_s
+    return unknown, 0.0 if unknown else entry.time_s
 
 
 class _Table:
-    """The columns that are needed, 28 bytes a row; what is null is −1."""
+    """The columns that are needed, 36 bytes a row, each block of rows in order of time."""
 
     def __init__(self) -> None:
-        self.times_s = array("d")
-        self.prompts, self.outputs = array("i"), array("i")
-        self.sessions = array("q")
-        self.classes = array("i")
-        self.names: dict[str, int] = {"": 0}
-        self._by_number = [""]
+        spool = Spool()
+        self._times_s: Column[float] = Column("d", spool)
+        self._numbers: Column[int] = Column("q", spool)
+        self._prompts: Column[int] = Column("i", spool)
+        self._outputs: Column[int] = Column("i", spool)
+        self._sessions: Column[int] = Column("q", spool)
+        self._kinds: Column[int] = Column("i", spool)
+        self._ends: list[int] = []
+        self._known: dict[str, int] = {"": 0}
+        self._names = [""]
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch.
@@ -92,37 +123,52 @@ class _Table:
         Raises:
             _BadColumn: a column has no numbers, or one of tokens has fractions.
         """
-        has = batch.schema.names
-        self.times_s.frombytes(_numbers(batch, "arrival_s").astype(np.float64).tobytes())
-        for name, column in (("prompt_tokens", self.prompts), ("output_tokens", self.outputs)):
+        has, start = batch.schema.names, len(self._times_s)
+        times = _numbers(batch, "arrival_s").astype(np.float64)
+        order = np.argsort(times, kind="stable")
+        self._times_s.extend(array("d", times[order].tobytes()))
+        self._numbers.extend(array("q", (order + (start + 1)).astype(np.int64).tobytes()))
+        for name, column in (("prompt_tokens", self._prompts), ("output_tokens", self._outputs)):
             # What does not fit is no number of tokens either.
             values = np.clip(np.nan_to_num(_numbers(batch, name), nan=-1), -1, 2**31 - 1)
             broken = np.flatnonzero(values != np.floor(values))
             if len(broken):
-                at = f"{name}, row {len(column) + int(broken[0]) + 1}"
+                at = f"{name}, row {start + int(broken[0]) + 1}"
                 raise _BadColumn(f"{name} is no number of tokens", at, f"{values[broken[0]]:g}", COUNT_ALLOWED)
-            column.frombytes(values.astype(np.int32).tobytes())
+            column.extend(array("i", values.astype(np.int32)[order].tobytes()))
         sessions = np.full(len(batch), NO_SESSION)
         if "session_id" in has:
             sessions = _numbers(batch, "session_id")
             if sessions.dtype.kind != "i":
                 raise _no_numbers("session_id", batch.schema.field("session_id").type, "whole numbers")
-        self.sessions.frombytes(np.maximum(sessions, NO_SESSION).astype(np.int64).tobytes())
-        codes = _class_codes(batch.column("class"), self.names) if "class" in has else np.zeros(len(batch), np.int32)
-        self.classes.frombytes(codes.tobytes())
-        self._by_number = list(self.names)
+        whole = np.maximum(sessions, NO_SESSION).astype(np.int64)
+        self._sessions.extend(array("q", whole[order].tobytes()))
+        codes = _class_codes(batch.column("class"), self._known) if "class" in has else np.zeros(len(batch), np.int32)
+        self._kinds.extend(array("i", codes[order].tobytes()))
+        self._names = list(self._known)
+        self._ends.append(len(self._times_s))
 
-    def row(self, index: int) -> Row | RowError:
+    def blocks(self) -> list[Iterator[_Entry]]:
+        """The entries of each block, in order of time."""
+        return [self._block(start, end) for start, end in zip([0, *self._ends], self._ends, strict=False)]
+
+    def _block(self, start: int, stop: int) -> Iterator[_Entry]:
+        for at in range(start, stop, _PIECE):
+            end = min(at + _PIECE, stop)
+            times = self._times_s.read(at, end)
+            columns = (self._numbers, self._prompts, self._outputs, self._sessions, self._kinds)
+            yield from map(_Entry._make, zip(times, *(column.read(at, end) for column in columns), strict=True))
+
+    def row(self, entry: _Entry) -> Row | RowError:
         """A row, or what is wrong with it."""
-        time, prompt, output = self.times_s[index], self.prompts[index], self.outputs[index]
-        if not 0 <= time <= MAX_TIME_S:
-            return RowError("arrival_s is no time", time, SECONDS_ALLOWED)
-        if not 1 <= prompt <= MAX_TOKENS:
-            return RowError("prompt_tokens is no number of tokens", prompt, COUNT_ALLOWED)
-        if not 1 <= output <= MAX_TOKENS:
-            return RowError("output_tokens is no number of tokens", output, COUNT_ALLOWED)
-        name = self._by_number[self.classes[index]]
-        return Row(seconds_to_ps(time), prompt, output, class_name=name, session=self.sessions[index])
+        if not 0 <= entry.time_s <= MAX_TIME_S:
+            return RowError("arrival_s is no time", entry.time_s, SECONDS_ALLOWED)
+        if not 1 <= entry.prompt <= MAX_TOKENS:
+            return RowError("prompt_tokens is no number of tokens", entry.prompt, COUNT_ALLOWED)
+        if not 1 <= entry.output <= MAX_TOKENS:
+            return RowError("output_tokens is no number of tokens", entry.output, COUNT_ALLOWED)
+        time_ps, name = seconds_to_ps(entry.time_s), self._names[entry.kind]
+        return Row(time_ps, entry.prompt, entry.output, class_name=name, session=entry.session)
 
 
 def _read(path: Path, shown: str) -> _Table:
@@ -137,7 +183,7 @@ def _read(path: Path, shown: str) -> _Table:
     table = _Table()
     try:
         with _opened(path, shown) as stream:
-            file = parquet.ParquetFile(stream)
+            file = parquet.ParquetFile(stream, buffer_size=CHUNK_BYTES)
             names = file.schema_arrow.names
             for name in NUMBERS:
                 if name not in names:
@@ -147,7 +193,9 @@ def _read(path: Path, shown: str) -> _Table:
             if "class" in names:
                 _check_text("class", file.schema_arrow.field("class").type)
                 # A class is stored once for many rows, and read as it is stored.
-                file = parquet.ParquetFile(stream, metadata=file.metadata, read_dictionary=["class"])
+                file = parquet.ParquetFile(
+                    stream, metadata=file.metadata, read_dictionary=["class"], buffer_size=CHUNK_BYTES
+                )
             wanted = [*NUMBERS, *(name for name in OPTIONAL if name in names)]
             for batch in file.iter_batches(_BLOCK, columns=wanted, use_threads=False):
                 batch.validate(full=True)
@@ -161,13 +209,13 @@ def _read(path: Path, shown: str) -> _Table:
 
 
 def _opened(path: Path, shown: str) -> BinaryIO:
-    """The file, read bit by bit as it is, or as a whole if it is compressed."""
+    """The file as it is, or what it holds if it is compressed."""
     stream = path.open("rb")
     if stream.read(len(MAGIC)) == MAGIC:
         stream.seek(0)
         return stream
     stream.close()
-    return io.BytesIO(read_bytes(path, shown))
+    return unpacked(path, shown)
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[Any]]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
 from pathlib import Path
-
-import numpy as np
 
 from servetwin.errors import TraceError
 from servetwin.streams import Streams
 from servetwin.units import MAX_DAYS, MAX_PS, PS_PER_S, seconds_to_ps
 from servetwin.workload.traces.format import FailedRow, Row, RowError
 from servetwin.workload.traces.opening import Item, Place, open_trace
+from servetwin.workload.traces.sorting import by_time
 from servetwin.workload.traces.spec import TraceSpec
-from servetwin.workload.traces.table import Rows
+from servetwin.workload.traces.spool import Column
 from servetwin.workload.traces.trace import Trace, TraceCounts
-
-_BLOCK = 1 << 14
 
 
 def read_trace(spec: TraceSpec, base: Path, streams: Streams | None = None) -> Trace:
@@ -35,14 +32,17 @@ def read_trace(spec: TraceSpec, base: Path, streams: Streams | None = None) -> T
     trace = Trace(opened.block_tokens)
     rows = _good_rows(opened.items, spec, trace.counts)
     sort = spec.sort and opened.origin_ps is None  # the others come in order
-    _collect(trace, _sorted(rows) if sort else rows, opened.origin_ps, spec)
+    _collect(trace, by_time(rows) if sort else rows, opened.origin_ps, spec)
     if sort:  # every row was read before the first was taken: count those that were not reached
         counts = trace.counts
         counts.outside = counts.read - counts.skipped - counts.failed - len(trace)
     _check_not_empty(trace, spec)
     trace.name_sessions()
     if spec.spread_ties:
-        trace.times_ps = array("q", _spread(trace.times_ps))
+        spread: Column[int] = Column("q", trace.spool)
+        for time_ps in _spread(trace.times_ps):
+            spread.append(time_ps)
+        trace.times_ps = spread
     return trace
 
 
@@ -72,27 +72,7 @@ def _shown(place: Place) -> str:
     return place if isinstance(place, str) else f"line {place}"
 
 
-def _sorted(rows: Iterator[tuple[Place, Row]]) -> Iterator[tuple[Place, Row]]:
-    """All rows by time, those of equal time in the order of the file.
-
-    Until then they are kept in columns, with 20 bytes more each: times may be too large for one 64-bit number.
-    """
-    kept = Rows()
-    seconds, rest, places = array("q"), array("q"), array("I")
-    for place, row in rows:
-        assert isinstance(place, int), "text files have lines"
-        whole, part = divmod(row.time_ps, PS_PER_S)
-        seconds.append(whole)
-        rest.append(part)
-        places.append(place)
-        kept.add(row)
-    order = np.lexsort((np.asarray(rest, np.int64), np.asarray(seconds, np.int64)))
-    for start in range(0, len(order), _BLOCK):
-        for index in order[start : start + _BLOCK].tolist():
-            yield places[index], kept.row(index, seconds[index] * PS_PER_S + rest[index])
-
-
-def _collect(trace: Trace, rows: Iterator[tuple[Place, Row]], origin: int | None, spec: TraceSpec) -> None:
+def _collect(trace: Trace, rows: Iterable[tuple[Place, Row]], origin: int | None, spec: TraceSpec) -> None:
     """Take the rows of the window, in order, up to the limit."""
     start, end = spec.window_s or (0.0, None)
     start_ps, end_ps = seconds_to_ps(start), None if end is None else seconds_to_ps(end)
@@ -164,13 +144,10 @@ def _check_not_empty(trace: Trace, spec: TraceSpec) -> None:
     )
 
 
-def _spread(times: Sequence[int]) -> Iterator[int]:
+def _spread(times: Iterable[int]) -> Iterator[int]:
     """Give n equal times t, followed by u, the times t, t + (u − t)/n, …; the last ones stay."""
-    start = 0
-    for end in range(1, len(times) + 1):
-        if end == len(times):
-            yield from times[start:]
-        elif times[end] != times[start]:
-            step, number = times[end] - times[start], end - start
-            yield from (times[start] + step * place // number for place in range(number))
-            start = end
+    start, number = 0, 0
+    for time, equal in groupby(times):
+        yield from (start + (time - start) * place // number for place in range(number))
+        start, number = time, sum(1 for _ in equal)
+    yield from repeat(start, number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 
 from servetwin.errors import ScenarioError, nearest_name
 from servetwin.request import Request, Segment
@@ -13,7 +12,7 @@ from servetwin.workload.stream import RequestStream
 from servetwin.workload.traces.trace import Trace, infinite_hit_rate
 
 Stamp = Callable[[int, Request], None]
-"""Makes the request that stands in a row of the trace one of its class."""
+"""Makes a request one of its class; told the number that its class has in the trace."""
 
 
 class TraceStream(RequestStream):
@@ -38,18 +37,14 @@ class TraceStream(RequestStream):
     def __iter__(self) -> Iterator[Request]:
         """The requests in order of arrival."""
         trace, until, stamp = self._trace, self._until_ps, self._stamp
-        sessions: Sequence[int] | repeat[int] = trace.sessions or repeat(-1)
-        turns: Sequence[int] | repeat[int] = trace.turns or repeat(0)
-        columns = zip(
-            range(self.expected or 0), trace.times_ps, trace.prompts, trace.outputs, sessions, turns, strict=False
-        )
-        for number, arrival, prompt, output, session, turn in columns:
+        rows = zip(trace.records(0, self.expected or 0), trace.times_ps, strict=False)
+        for number, ((prompt, output, blocks, kind, session, _, turn), arrival) in enumerate(rows):
             if arrival >= until:
                 return
-            segments = block_segments(trace.blocks(number), prompt, trace.block_tokens) if trace.block_tokens else ()
+            segments = block_segments(blocks, prompt, trace.block_tokens)
             request = Request(number, arrival, prompt, output, segments, session_id=session, turn=turn)
             if stamp is not None:
-                stamp(number, request)
+                stamp(kind, request)
             if prompt + output > self.max_tokens_seen:
                 self.max_tokens_seen = prompt + output
             yield request
@@ -79,7 +74,7 @@ def class_stamp(trace: Trace, classes: Sequence[RequestClass], kinds: Iterator[K
         ScenarioError: no request of the trace has a class that the workload explains, or a share is given for it.
     """
     if not trace.classes:
-        return (lambda number, request: next(kinds).stamp(request)) if classes else None
+        return (lambda kind, request: next(kinds).stamp(request)) if classes else None
     known = {name: Kind(name, 0, -1, nothing(), nothing()) for name in trace.class_names}
     for index, item in enumerate(classes):
         if item.name not in known:
@@ -99,5 +94,4 @@ def class_stamp(trace: Trace, classes: Sequence[RequestClass], kinds: Iterator[K
             )
         known[item.name] = Kind(item.name, item.priority, item.ttft_ps, nothing(), nothing())
     by_number = [known[name] for name in trace.class_names]
-    numbers = trace.classes
-    return lambda number, request: by_number[numbers[number]].stamp(request)
+    return lambda kind, request: by_number[kind].stamp(request)

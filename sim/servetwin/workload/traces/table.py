@@ -1,25 +1,53 @@
-"""Requests of a trace in columns of a few bytes each, so that millions of rows fit into memory."""
+"""Requests of a trace in columns of a few bytes each, so that millions of rows fit into memory or a small file."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import NamedTuple
 
-import numpy as np
-
+from servetwin.workload.traces.conversations import Conversations
 from servetwin.workload.traces.format import NO_SESSION, Row
+from servetwin.workload.traces.spool import BLOCK, Column, Spool
 
-Longs = np.ndarray[Any, np.dtype[np.int64]]
+PIECE = 1 << 8
+"""Rows whose numbers are read at once."""
+
+
+class Record(NamedTuple):
+    """A row of the columns, in their order.
+
+    Attributes:
+        prompt: prompt tokens.
+        output: output tokens.
+        blocks: ids of its blocks.
+        kind: the number of its class in ``Rows.class_names``.
+        session: its session or own id, −1 = none.
+        parent: the request that it follows, −1 = none.
+        turn: its place in its session.
+    """
+
+    prompt: int
+    output: int
+    blocks: tuple[int, ...]
+    kind: int
+    session: int
+    parent: int
+    turn: int
 
 
 class Rows:
     """Rows without their times, in columns.
 
-    A row takes 8 bytes, and 8 for each block id; where the trace has them 4 more for classes, 8 for sessions, 8 for
-    parents until the sessions are known, and 4 for turns.
+    A row takes 8 bytes, and 8 for each block id; where the trace has them 8 more for the end of its ids, 4 for classes,
+    8 for sessions, 8 for parents until the sessions are known, and 4 for turns.
+
+    Args:
+        spool: where the columns keep what they hold.
 
     Attributes:
+        spool: see above.
         prompts: prompt tokens.
         outputs: output tokens.
         block_ids: the block ids of all prompts, one prompt after the other.
@@ -31,17 +59,21 @@ class Rows:
         turns: the place of each row in its session; empty where all are 0.
     """
 
-    def __init__(self) -> None:
-        self.prompts = array("i")
-        self.outputs = array("i")
-        self.block_ids = array("Q")
-        self.block_ends = array("q")
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+        self.prompts: Column[int] = Column("i", spool)
+        self.outputs: Column[int] = Column("i", spool)
+        self.block_ids: Column[int] = Column("Q", spool)
+        self.block_ends: Column[int] = Column("q", spool)
         self.class_names = [""]
-        self.classes = array("i")
-        self.sessions = array("q")
-        self.parents = array("q")
-        self.turns = array("i")
+        self.classes: Column[int] = Column("i", spool)
+        self.sessions: Column[int] = Column("q", spool)
+        self.parents: Column[int] = Column("q", spool)
+        self.turns: Column[int] = Column("i", spool)
         self._class_numbers = {"": 0}
+        self._ids = 0
+        # Which columns have begun; asked of every row, so it has to be quicker than their lengths.
+        self._blocks = self._classes = self._sessions = self._parents = self._turns = False
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -50,101 +82,77 @@ class Rows:
         """Append a row."""
         self.prompts.append(row.prompt_tokens)
         self.outputs.append(row.output_tokens)
-        if row.blocks or self.block_ends:
-            if not self.block_ends:
-                self.block_ends.extend([0] * (len(self.prompts) - 1))
-            self.block_ids.extend(row.blocks)
-            self.block_ends.append(len(self.block_ids))
-        if row.class_name or self.classes:
+        if row.blocks or self._blocks:
+            self._blocks = self._blocks or self._begin(self.block_ends, 0)
+            self._ids += len(row.blocks)
+            self.block_ids.extend(array("Q", row.blocks))
+            self.block_ends.append(self._ids)
+        if row.class_name or self._classes:
+            self._classes = self._classes or self._begin(self.classes, 0)
             number = self._class_numbers.setdefault(row.class_name, len(self.class_names))
             if number == len(self.class_names):
                 self.class_names.append(row.class_name)
-            self._note(self.classes, number, 0)
-        if row.session != NO_SESSION or self.sessions:
-            self._note(self.sessions, row.session, NO_SESSION)
-        if row.parent != NO_SESSION or self.parents:
-            self._note(self.parents, row.parent, NO_SESSION)
-        if row.turn or self.turns:
-            self._note(self.turns, row.turn, 0)
+            self.classes.append(number)
+        if row.session != NO_SESSION or self._sessions:
+            self._sessions = self._sessions or self._begin(self.sessions, NO_SESSION)
+            self.sessions.append(row.session)
+        if row.parent != NO_SESSION or self._parents:
+            self._parents = self._parents or self._begin(self.parents, NO_SESSION)
+            self.parents.append(row.parent)
+        if row.turn or self._turns:
+            self._turns = self._turns or self._begin(self.turns, 0)
+            self.turns.append(row.turn)
 
-    def row(self, index: int, time_ps: int) -> Row:
-        """A row again."""
-        return Row(
-            time_ps,
-            self.prompts[index],
-            self.outputs[index],
-            self.blocks(index),
-            self.class_names[self.classes[index]] if self.classes else "",
-            self.sessions[index] if self.sessions else NO_SESSION,
-            self.parents[index] if self.parents else NO_SESSION,
-            self.turns[index] if self.turns else 0,
-        )
+    def records(self, start: int, stop: int) -> Iterator[Record]:
+        """The rows from ``start`` (included) to ``stop`` (excluded), of which a few at a time are in memory."""
+        for at in range(start, stop, PIECE):
+            end = min(at + PIECE, stop)
+
+            def part(column: Column[int], default: int, at: int = at, end: int = end) -> Iterable[int]:
+                return column.read(at, end) if column else repeat(default, end - at)
+
+            columns = (
+                self.prompts.read(at, end),
+                self.outputs.read(at, end),
+                self._blocks_of(at, end),
+                part(self.classes, 0),
+                part(self.sessions, NO_SESSION),
+                part(self.parents, NO_SESSION),
+                part(self.turns, 0),
+            )
+            yield from map(Record._make, zip(*columns, strict=True))
+
+    def row(self, record: Record, time_ps: int) -> Row:
+        """The row of a record again."""
+        prompt, output, blocks, kind, session, parent, turn = record
+        return Row(time_ps, prompt, output, blocks, self.class_names[kind], session, parent, turn)
 
     def blocks(self, index: int) -> tuple[int, ...]:
         """The block ids of a row."""
-        if not self.block_ends:
-            return ()
-        return tuple(self.block_ids[self.block_ends[index - 1] if index else 0 : self.block_ends[index]])
+        return next(iter(self._blocks_of(index, index + 1)))
 
     def name_sessions(self) -> None:
         """Turn ids and parents of requests into sessions, each called by the id of its first request."""
-        if self.parents:
-            self.sessions = array("q", roots(self.sessions, self.parents).tobytes())
-            self.parents = array("q")
+        if not self.parents:
+            return
+        named: Column[int] = Column("q", self.spool)
+        conversations = Conversations()
+        for start in range(0, len(self), BLOCK):
+            stop = min(start + BLOCK, len(self))
+            firsts = conversations.of(self.sessions.read(start, stop), self.parents.read(start, stop))
+            named.extend(array("q", firsts.tobytes()))
+        self.sessions, self.parents = named, Column("q", self.spool)
 
-    def _note(self, column: array[int], value: int, default: int) -> None:
-        if not column:
-            column.extend(array(column.typecode, [default]) * (len(self.prompts) - 1))
-        column.append(value)
+    def _blocks_of(self, start: int, stop: int) -> Iterable[tuple[int, ...]]:
+        return self._stretches(start, stop) if self.block_ends else repeat((), stop - start)
 
+    def _stretches(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
+        before = self.block_ends[start - 1] if start else 0
+        for end in self.block_ends.read(start, stop):
+            yield tuple(self.block_ids.read(before, end))
+            before = end
 
-def roots(ids: Sequence[int], parents: Sequence[int]) -> Longs:
-    """The id of the first request of each request's conversation.
-
-    A parent counts if it came before; of two requests with one id, the first.
-
-    Args:
-        ids: the requests' own ids, in order of time; −1 = none.
-        parents: the ids of those they follow; −1 = none.
-    """
-    own, wanted = np.asarray(ids, np.int64), np.asarray(parents, np.int64)
-    order = np.argsort(own, kind="stable")
-    ranked = own[order]
-    found = np.minimum(np.searchsorted(ranked, wanted), len(own) - 1)
-    here = np.arange(len(own))
-    place = order[found]
-    up = np.where((wanted >= 0) & (ranked[found] == wanted) & (place < here), place, here)
-    while True:  # each round doubles how far a request looks back
-        further = up[up]
-        if np.array_equal(further, up):
-            return own[up]
-        up = further
-
-
-def distinct_prefixes(ids: Sequence[int], ends: Sequence[int]) -> int:
-    """How many different prefixes, in whole blocks, prompts begin with.
-
-    Args:
-        ids: the block ids of all prompts.
-        ends: where each prompt's ids end.
-    """
-    flat = np.frombuffer(ids, np.uint64) if isinstance(ids, array) and len(ids) else np.asarray(ids, np.uint64)
-    stops = np.asarray(ends, np.int64)
-    starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))
-    lengths = stops - starts
-    # Depth by depth: what agrees at this depth and agreed before it has one prefix.
-    open_rows = np.flatnonzero(lengths > 0)
-    before = np.zeros(len(open_rows), np.int64)
-    total = depth = 0
-    while len(open_rows):
-        values = flat[starts[open_rows] + depth]
-        order = np.lexsort((values, before))
-        new = np.ones(len(order), bool)
-        new[1:] = (np.diff(before[order]) != 0) | (values[order][1:] != values[order][:-1])
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = np.cumsum(new) - 1
-        total += int(new.sum())
-        depth += 1
-        stay = lengths[open_rows] > depth
-        open_rows, before = open_rows[stay], numbers[stay]
-    return total
+    def _begin(self, column: Column[int], default: int) -> bool:
+        """Give the rows so far, without the one that is being added, a default."""
+        column.fill(default, len(self.prompts) - 1)
+        return True

@@ -1,11 +1,12 @@
-"""A trace in memory, and what an endless cache would find in it."""
+"""A trace that was read, and what an endless cache would find in it."""
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 
-from servetwin.workload.traces.table import Rows, distinct_prefixes
+from servetwin.workload.traces.chains import distinct_prefixes
+from servetwin.workload.traces.spool import Column, Spool
+from servetwin.workload.traces.table import Rows
 
 
 @dataclass(slots=True)
@@ -61,9 +62,9 @@ class Trace(Rows):
     """
 
     def __init__(self, block_tokens: int) -> None:
-        super().__init__()
+        super().__init__(Spool())
         self.block_tokens = block_tokens
-        self.times_ps = array("q")
+        self.times_ps: Column[int] = Column("q", self.spool)
         self.counts = TraceCounts()
 
 
@@ -75,4 +76,4 @@ def infinite_hit_rate(trace: Trace) -> float | None:
     None if the trace has no block ids.
     """
     total = len(trace.block_ids)
-    return (total - distinct_prefixes(trace.block_ids, trace.block_ends)) / total if total else None
+    return (total - distinct_prefixes(trace.block_ids, trace.block_ends, Spool(trace.spool))) / total if total else None
