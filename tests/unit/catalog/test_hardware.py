@@ -17,8 +17,8 @@ CATALOG = Catalog()
 ROOT = Path(__file__).resolve().parents[3] / "hardware_profiles"
 
 
-MEASURED = ("a100-sxm-80gb", "b200-sxm", "gb200-nvl72", "h100-sxm", "h200-sxm", "l40s")
-"""GPUs whose kernels and all-reduces were measured; the others take the constants of one of these."""
+MEASURED = ("a100-sxm-80gb", "b200-sxm", "gb200-nvl72", "h100-sxm", "h200-sxm", "l40s", "rtx-4090", "rtx-pro-6000")
+"""GPUs whose kernels were measured, and but for the RTX 4090 all-reduces too; others take the constants of these."""
 
 
 def check_sources(sources: tuple[Source, ...]) -> None:
@@ -37,8 +37,9 @@ def test_every_figure_has_a_source_and_a_date(name: str) -> None:
     assert ("all_reduce" in named) == bool(gpu.all_reduce)
     check_sources(gpu.sources)
     if name in MEASURED:
-        assert {gpus for gpus, _ in gpu.all_reduce} == ({2, 4} if name == "gb200-nvl72" else {2, 4, 8})
-        assert gpu.l2_bytes is not None and 40e6 <= gpu.l2_bytes <= 126e6
+        degrees = {"gb200-nvl72": {2, 4}, "rtx-4090": set()}.get(name, {2, 4, 8})
+        assert {gpus for gpus, _ in gpu.all_reduce} == degrees
+        assert gpu.l2_bytes is not None and 40e6 <= gpu.l2_bytes <= 128 * 2**20
         assert "l2" in named
 
 
@@ -126,7 +127,10 @@ def test_no_constant_is_keyed_by_a_model_and_their_number_is_known() -> None:
     constants = sum(walk(data[part]) for part in ("roofline", "step", "sampling", "front_end", "output", "memory"))
     assert constants == 17
     # Three numbers a curve of products, four where activations are quantised; four of experts, five of attention.
-    curves = {"a100-sxm-80gb": 12, "b200-sxm": 37, "gb200-nvl72": 37, "h100-sxm": 29, "h200-sxm": 29, "l40s": 29}
+    curves = {
+        "a100-sxm-80gb": 12, "b200-sxm": 37, "gb200-nvl72": 37, "h100-sxm": 29, "h200-sxm": 29, "l40s": 29,
+        "rtx-4090": 24, "rtx-pro-6000": 33,
+    }  # fmt: skip
     assert {gpu: walk(kernels) - 4 for gpu, kernels in data["kernels"].items()} == curves
     models = {re.split(r"[-.\d]", name)[0] for name in CATALOG.names("models")}
     assert not [key for key in keys if any(key.lower().startswith(model) for model in models)]

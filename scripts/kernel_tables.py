@@ -1,0 +1,72 @@
+"""Write the kernel measurements of a system in the package aiconfigurator-core as tables that
+``servetwin calibrate kernels`` reads.
+
+``python scripts/kernel_tables.py rtx_pro_6000_server --gpu rtx-pro-6000 --shapes ../shared/kernels OUT`` takes the
+shapes of the tables in ``--shapes``, and of each shape the fastest kernel of vLLM 0.24.0 that was measured. It needs
+the package: ``pip install "servetwin[tables]"``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+
+ATTENTION = ["num_heads", "num_kv_heads", "head_dim", "kv_cache_dtype", "batch"]
+TABLES = {
+    "gemm": ("gemm", "gemm_perf", ["dtype", "m", "n", "k"]),
+    "decode_attention": ("attention", "generation_attention_perf", [*ATTENTION, "context"]),
+    "prefill_attention": ("attention", "context_attention_perf", [*ATTENTION, "isl"]),
+    "moe": (
+        "moe", "moe_perf",
+        ["dtype", "hidden", "inter", "topk", "num_experts", "moe_tp", "moe_ep", "token_distribution", "num_tokens"],
+    ),
+}  # fmt: skip
+"""Our tables: the folder and the file of the package, and the columns that name a shape."""
+
+NAMES = {
+    "gemm_dtype": "dtype", "moe_dtype": "dtype", "hidden_size": "hidden", "inter_size": "inter",
+    "moe_tp_size": "moe_tp", "moe_ep_size": "moe_ep", "distribution": "token_distribution", "batch_size": "batch",
+    "num_key_value_heads": "num_kv_heads",
+}  # fmt: skip
+"""The package's names of columns, and ours."""
+
+
+def main() -> None:
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("system", help="the package's name of the system")
+    parser.add_argument("out", type=Path, help="folder to write to")
+    parser.add_argument("--gpu", required=True, help="the name in the tables: that of a profile")
+    parser.add_argument("--shapes", type=Path, required=True, help="folder of tables whose shapes are wanted")
+    parser.add_argument("--version", default="0.24.0", help="of vLLM")
+    chosen = parser.parse_args()
+    found = find_spec("aiconfigurator_core")
+    if found is None or found.origin is None:
+        raise SystemExit('aiconfigurator-core is not installed: pip install "servetwin[tables]"')
+    data = Path(found.origin).parent / "systems" / "data" / chosen.system
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for kind, (folder, file, columns) in TABLES.items():
+        rows = measured(data / folder / "vllm" / chosen.version / f"{file}.parquet", kind)
+        tables = [pd.read_csv(path) for path in sorted(chosen.shapes.glob(f"kernels_{kind}_*.csv"))]
+        wanted = pd.concat([table[columns] for table in tables]).drop_duplicates()
+        table = wanted.merge(rows.groupby(columns, as_index=False)["latency"].min(), on=columns)
+        table["latency_us"] = 1e3 * table.pop("latency")
+        table.to_csv(chosen.out / f"kernels_{kind}_{chosen.gpu}.csv", index=False)
+        print(f"{kind}: {len(table)} of {len(wanted)} shapes")
+
+
+def measured(path: Path, kind: str) -> pd.DataFrame:
+    """The rows of a table of the package, under our names; attention without windows, prompts without context."""
+    rows = pd.read_parquet(path).rename(columns=NAMES)
+    if "window_size" in rows:
+        rows = rows[rows["window_size"] == 0]
+    if kind == "decode_attention":
+        return rows.assign(context=rows["isl"] + rows["step"])
+    return rows[rows["step"] == 0] if kind == "prefill_attention" else rows
+
+
+if __name__ == "__main__":
+    main()
