@@ -179,6 +179,31 @@ def test_a_sweep_is_a_closed_loop(tmp_path: Path) -> None:
     assert dict(one.points[0].measured) == {"ttft_ms.mean": 15.0, "tpot_ms.mean": 6.0}
 
 
+@pytest.mark.parametrize(
+    ("fields", "cache"),
+    [
+        ({"engine": "vllm 0.15.1", "model": "openai/gpt-oss-120b", "hardware": "B200-SXM"}, "fp8"),
+        ({"engine": "vllm 0.15.1", "model": "openai/gpt-oss-120b", "hardware": "H200-SXM-141GB"}, None),
+        ({"engine": "trtllm 1.2.0rc2", "model": "openai/gpt-oss-120b", "hardware": "B200-SXM"}, "fp8"),
+        ({"engine": "trtllm 1.2.0rc2", "model": "openai/gpt-oss-120b", "hardware": "H200-SXM-141GB"}, None),
+        ({"engine": "trtllm 1.0.0rc3", "model": "Qwen/Qwen3-32B", "precision": "fp8"}, "fp8"),
+        ({"engine": "vllm", "model": "meta-llama/Llama-3.1-70B", "precision": "fp8"}, "fp8"),
+        ({"engine": "vllm 0.15.1", "model": "moonshotai/Kimi-K2.5", "hardware": "B200-SXM"}, None),
+        ({"engine": "sglang 0.5.9", "model": "deepseek-ai/DeepSeek-R1", "hardware": "B200-SXM"}, "fp8"),
+        ({"engine": "sglang 0.5.9", "model": "Qwen/Qwen3-32B", "hardware": "B200-SXM"}, None),
+        ({"engine": "sglang 0.5.9", "model": "deepseek-ai/DeepSeek-R1", "hardware": "H200-SXM-141GB"}, None),
+        ({"engine": "trtllm 1.0.0rc3", "model": "Qwen/Qwen3-32B", "source": {"repo": "mine/runs"}}, None),
+    ],
+)
+def test_the_cache_of_a_sweep_is_that_of_its_launch_command(
+    tmp_path: Path, fields: dict[str, Any], cache: str | None
+) -> None:
+    given = {"source": {"repo": "ai-dynamo/aiconfigurator"}, **fields}
+    trial, *_ = trials(tmp_path, sweep(**given))
+    assert trial.scenario["cluster"].get("precision", {}).get("kv_cache") == cache
+    assert any("launch commands" in flag for flag in trial.flags) == (cache is not None)
+
+
 def test_points_may_name_their_own_lengths(tmp_path: Path) -> None:
     measured = {"isl128_osl32_conc4": {"tpot_ms": {"p50": 6.0}, "n_requests": 12}}
     (trial,) = trials(tmp_path, sweep(measured=measured, parallel="tp2", workload={}))

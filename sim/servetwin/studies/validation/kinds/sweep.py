@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
+from servetwin.studies.validation.launch import cache_of
 from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import NotYet, Point, Trial, metrics_of
 
@@ -37,6 +38,10 @@ class ConcurrencySweep(Kind):
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
         """A run for each point."""
         parts = parts_of(case, catalog, parallel=_sweep_degrees(case))
+        cache = cache_of(case, parts, catalog)
+        if cache:
+            parts.precision["kv_cache"] = cache
+            parts.flags.append(f"KV cache of {cache}: as the launch commands of InferenceMAX have it")
         trials = []
         for stage, measured in case.measured.items():
             clients, prompt, output = _point(case, stage)
