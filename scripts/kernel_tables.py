@@ -2,8 +2,9 @@
 ``servetwin calibrate kernels`` reads.
 
 ``python scripts/kernel_tables.py rtx_pro_6000_server --gpu rtx-pro-6000 --shapes ../shared/kernels OUT`` takes the
-shapes of the tables in ``--shapes``, and of each shape the fastest kernel of vLLM 0.24.0 that was measured. It needs
-the package: ``pip install "servetwin[tables]"``.
+shapes of the tables in ``--shapes``, and of each shape the fastest kernel of vLLM 0.24.0 that was measured. ``--engine
+sglang --version 0.5.14 --type w4a8_mxfp4_mxfp8=w4a16_mxfp4`` takes another engine's, of one data type at the shapes of
+another. It needs the package: ``pip install "servetwin[tables]"``.
 """
 
 from __future__ import annotations
@@ -41,17 +42,23 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("--gpu", required=True, help="the name in the tables: that of a profile")
     parser.add_argument("--shapes", type=Path, required=True, help="folder of tables whose shapes are wanted")
-    parser.add_argument("--version", default="0.24.0", help="of vLLM")
+    parser.add_argument("--engine", default="vllm", help="whose kernels")
+    parser.add_argument("--version", default="0.24.0", help="of the engine")
+    parser.add_argument("--type", help="NEW=LIKE: experts of the data type NEW only, at the shapes of LIKE")
     chosen = parser.parse_args()
     found = find_spec("aiconfigurator_core")
     if found is None or found.origin is None:
         raise SystemExit('aiconfigurator-core is not installed: pip install "servetwin[tables]"')
     data = Path(found.origin).parent / "systems" / "data" / chosen.system
     chosen.out.mkdir(parents=True, exist_ok=True)
-    for kind, (folder, file, columns) in TABLES.items():
-        rows = measured(data / folder / "vllm" / chosen.version / f"{file}.parquet", kind)
+    for kind in ("moe",) if chosen.type else TABLES:
+        folder, file, columns = TABLES[kind]
+        rows = measured(data / folder / chosen.engine / chosen.version / f"{file}.parquet", kind)
         tables = [pd.read_csv(path) for path in sorted(chosen.shapes.glob(f"kernels_{kind}_*.csv"))]
         wanted = pd.concat([table[columns] for table in tables]).drop_duplicates()
+        if chosen.type:
+            new, _, like = chosen.type.partition("=")
+            wanted = wanted[wanted["dtype"] == like].assign(dtype=new)
         table = wanted.merge(rows.groupby(columns, as_index=False)["latency"].min(), on=columns)
         table["latency_us"] = 1e3 * table.pop("latency")
         table.to_csv(chosen.out / f"kernels_{kind}_{chosen.gpu}.csv", index=False)

@@ -24,7 +24,15 @@ ROOT = Path(__file__).resolve().parents[2] / "hardware_profiles"
 MODELS = sorted(path.stem for path in (ROOT / "models").glob("*.yaml"))
 GPUS = sorted(path.stem for path in (ROOT / "gpus").glob("*.yaml"))
 SCALE = {"TFLOPS": 1e12, "TB/s": 1e12, "GB/s": 1e9}
-BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp4": 17 / 32, "nvfp4": 9 / 16, "int4": 9 / 16}
+BYTES = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "mxfp4": 17 / 32,
+    "mxfp4_mxfp8": 17 / 32,
+    "nvfp4": 9 / 16,
+    "int4": 9 / 16,
+}
 CATALOG = Catalog()
 CALIBRATION = CATALOG.calibration("default")
 
@@ -152,7 +160,7 @@ def steps(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     model=st.sampled_from(MODELS),
     gpu=st.sampled_from(GPUS),
     tensor=st.sampled_from([1, 2, 4, 8]),
-    weights=st.sampled_from(["auto", "bf16", "fp8"]),
+    weights=st.sampled_from(["auto", "bf16", "fp8", "mxfp4_mxfp8"]),
     kv_cache=st.sampled_from(["bf16", "fp8"]),
     sampling=st.sampled_from(["greedy", "top-p"]),
     drawn=steps(),

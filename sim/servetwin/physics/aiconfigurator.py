@@ -40,7 +40,7 @@ _GEMM = {
     "bf16": ("bfloat16",), "fp16": ("bfloat16",), "fp8": ("fp8",), "int8": ("sq",), "int4": ("int4_wo",),
     "nvfp4": ("nvfp4",),
 }  # fmt: skip
-_EXPERTS = {**_GEMM, "fp8": ("fp8_block", "fp8"), "mxfp4": ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4")}
+_EXPERTS = {**_GEMM, "fp8": ("fp8_block", "fp8"), "mxfp4": ("w4a16_mxfp4",), "mxfp4_mxfp8": ("w4a8_mxfp4_mxfp8",)}
 """The package's formats, by the names of ours, the first that was measured. 8-bit experts are those with a scale per
 block: the rows with a scale per tensor were measured without tuned kernels and are up to four times as slow as bf16."""
 _KV = {"bf16": ("bfloat16",), "fp16": ("bfloat16",), "fp8": ("fp8",)}

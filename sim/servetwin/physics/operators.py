@@ -39,6 +39,9 @@ _EIGHT_BIT = ("fp8", "int8")
 #: Weight types that are unpacked to bf16 before they are multiplied, whatever units a GPU has.
 _UNPACKED = ("int4", "mxfp4", "fp16")
 
+#: Types whose experts are priced with their own curve even where they are multiplied in bf16.
+_OWN_EXPERTS = (*_UNPACKED, "mxfp4_mxfp8")
+
 
 class Work(NamedTuple):
     """What an operator needs: ``bytes_moved`` through HBM [B] and ``flops`` [FLOP] on the units of ``dtype``."""
@@ -168,7 +171,7 @@ def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: s
     """
     gpu, calibration = machine.gpu, machine.calibration
     math = multiplied_as(dtype, gpu)
-    curve = machine.kernels.mixture(dtype if dtype in _UNPACKED else math)
+    curve = machine.kernels.mixture(dtype if dtype in _OWN_EXPERTS else math)
     alone_s = calibration.experts_launch * curve.launch_s + copied_bytes / (curve.routing * gpu.hbm_bytes_per_s)
     if math in _EIGHT_BIT:
         alone_s += machine.kernels.quantise_experts_s

@@ -1,4 +1,7 @@
-"""The formats in which weights and KV caches are stored, and what a value of each takes."""
+"""The formats in which weights and KV caches are stored, and what a value of each takes.
+
+``mxfp4`` and ``mxfp4_mxfp8`` are the same weights, multiplied with activations of 16 and of 8 bits.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ _BYTES: dict[str, float] = {
     "int8": 1.0,
     "int4": 0.5625,
     "mxfp4": 0.53125,
+    "mxfp4_mxfp8": 0.53125,
     "nvfp4": 0.5625,
 }
 WEIGHT_DTYPES = tuple(_BYTES)

@@ -61,12 +61,15 @@ class Gpu:
     def peak(self, dtype: str) -> float:
         """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.
 
-        A type that the GPU has no units for runs at the rate of bf16.
+        A type that the GPU has no units for runs at the rate of bf16. 4-bit weights times 8-bit activations, both with
+        a scale per block, run at the rate of fp8 where there are units for 4 bits.
         """
         peaks = dict(self.flops)
         name = _MULTIPLIED_AS.get(dtype, dtype)
         if name in ("mxfp4", "nvfp4"):
             name = "fp4" if "fp4" in peaks else "bf16"
+        elif name == "mxfp4_mxfp8":
+            name = "fp8" if "fp4" in peaks else "bf16"
         return peaks.get(name, peaks["bf16"])
 
 

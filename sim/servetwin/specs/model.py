@@ -74,7 +74,7 @@ class ModelSpec:
         """
         if weights in ("auto", self.native_weights):
             weights, quantised = self.native_weights, self.quantised_parts
-        elif weights in ("mxfp4", "nvfp4") and self.is_moe:
+        elif weights in ("mxfp4", "mxfp4_mxfp8", "nvfp4") and self.is_moe:
             quantised = ("experts",)
         else:
             quantised = QUANTISABLE

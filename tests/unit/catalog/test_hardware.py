@@ -63,7 +63,8 @@ def test_what_the_units_of_a_gpu_lack_runs_as_bf16() -> None:
     a100, h100, b200 = (CATALOG.gpu(name) for name in ("a100-pcie-80gb", "h100-nvl", "b300-sxm"))
     assert a100.peak("fp8") == a100.peak("bf16") and a100.peak("int8") == 2 * a100.peak("bf16")
     assert h100.peak("nvfp4") == h100.peak("mxfp4") == h100.peak("bf16") < h100.peak("fp8")
-    assert b200.peak("nvfp4") > b200.peak("fp8")
+    assert b200.peak("nvfp4") > b200.peak("fp8") == b200.peak("mxfp4_mxfp8")
+    assert h100.peak("mxfp4_mxfp8") == h100.peak("bf16"), "it has no units for 4 bits with scales"
 
 
 def test_a_price_and_a_power_are_optional(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_no_constant_is_keyed_by_a_model_and_their_number_is_known() -> None:
     assert constants == 17
     # Three numbers a curve of products, four where activations are quantised; four of experts, five of attention.
     curves = {
-        "a100-sxm-80gb": 12, "b200-sxm": 37, "gb200-nvl72": 37, "h100-sxm": 29, "h200-sxm": 29, "l40s": 29,
+        "a100-sxm-80gb": 12, "b200-sxm": 41, "gb200-nvl72": 41, "h100-sxm": 29, "h200-sxm": 29, "l40s": 29,
         "rtx-4090": 24, "rtx-pro-6000": 33,
     }  # fmt: skip
     assert {gpu: walk(kernels) - 4 for gpu, kernels in data["kernels"].items()} == curves

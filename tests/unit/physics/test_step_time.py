@@ -139,6 +139,16 @@ def test_quantised_weights_are_faster_where_memory_binds() -> None:
     assert milliseconds(quantised, 8, 500) < 0.75 * milliseconds(plain, 8, 500)
 
 
+def test_experts_of_four_bits_may_meet_activations_of_eight() -> None:
+    """As gpt-oss on Blackwell: faster, most where arithmetic binds; Hopper has no units for it."""
+    b200, b200_mxfp8 = (prices("gpt-oss-120b", "b200-sxm", weights=weights) for weights in ("auto", "mxfp4_mxfp8"))
+    few = milliseconds(b200_mxfp8, 32, 100) / milliseconds(b200, 32, 100)
+    many = milliseconds(b200_mxfp8, 4096, 100) / milliseconds(b200, 4096, 100)
+    assert many < few < 0.9
+    h100 = [milliseconds(prices("gpt-oss-120b", weights=weights), 32, 100) for weights in ("auto", "mxfp4_mxfp8")]
+    assert h100[0] == h100[1]
+
+
 def test_verifying_drafts_costs_rows_of_logits() -> None:
     price = prices()
     plain = price.price(decode(price, 32, 500))

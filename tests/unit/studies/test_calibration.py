@@ -126,7 +126,10 @@ def test_known_curves_are_found_again(folder: Path) -> None:
     for item in found.residuals:
         assert item.fitted.median is not None and item.fitted.median < 0.003
         assert item.held_out.median is not None and item.held_out.median < 0.003
-    # What is not fitted to kernels comes from the calibration to start from.
+    # What was not measured comes from the calibration to start from: types, and what is not fitted to kernels.
+    before = dict(BASE.kernels)["h100-sxm"]
+    assert dict(kernels.experts)["mxfp4"] == dict(before.experts)["mxfp4"]
+    assert [dtype for dtype, _ in kernels.attention] == ["bf16", "fp8"]
     assert kernels.quantise_experts_s == dict(BASE.kernels)["h100-sxm"].quantise_experts_s
     assert "0%" in found.error()
 

@@ -202,9 +202,9 @@ def _with_bf16(dtype: str, made: _Curve) -> _Curves[_Curve]:
 
 
 def _ordered(curves: dict[str, _Curve], before: _Curves[_Curve]) -> _Curves[_Curve]:
-    """New curves; where bf16 was not measured, its old one before them."""
-    kept = {"bf16": dict(before)["bf16"]} if "bf16" not in curves else {}
-    return tuple({**kept, **curves}.items())
+    """New curves, and the old ones of the types that were not measured; that of bf16 comes first."""
+    old = dict(before)
+    return tuple({"bf16": curves.get("bf16", old["bf16"]), **curves, **old, **curves}.items())
 
 
 def _rounded(number: float) -> float:

@@ -20,6 +20,7 @@ a scale per block (DeepSeek, Qwen3) or per channel, and vLLM runs these with oth
 
 _EXPERTS = {
     "bfloat16": "bf16", "fp8_block": "fp8", "fp8": PER_TENSOR, "w4a16_mxfp4": "mxfp4", "nvfp4": "nvfp4",
+    "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }  # fmt: skip
 _CACHES = {"bfloat16": "bf16", "fp8": "fp8"}
 

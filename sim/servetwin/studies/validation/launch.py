@@ -40,20 +40,34 @@ kimik2.5_*. Those of SGLang with weights of bf16 do not set it. NVIDIA's own swe
 no scripts; that 128 requests of 2,176 tokens ran there beside 33 GB of weights on one H100 takes a cache of fp8."""
 
 
+_EIGHT_BIT_ACTIVATIONS = ("vllm", "trtllm")
+"""Engines whose commands multiply 4-bit experts (MXFP4) with 8-bit activations on Blackwell: vLLM with
+``VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1`` (gptoss_fp4_b200.sh), TensorRT-LLM as it comes (the format
+w4a8_mxfp4_mxfp8 of its kernels)."""
+
 _SOURCES = ("aiconfigurator", "InferenceX", "InferenceMAX")
 """What the repository of a case's source is called where these commands made it."""
+
+
+def weights_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
+    """The weights where the command behind a case multiplies them otherwise than an engine does by default."""
+    if catalog.model(parts.model).native_weights != "mxfp4" or "weights" in parts.precision:
+        return None
+    engine = _engine(case)
+    recorded = engine == "trtllm" or _is_theirs(case)
+    blackwell = catalog.gpu(parts.hardware).architecture in _BLACKWELL
+    return "mxfp4_mxfp8" if blackwell and recorded and engine in _EIGHT_BIT_ACTIVATIONS else None
 
 
 def cache_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
     """The data type of the KV cache where the command behind a case sets another than the model's own."""
     model = catalog.model(parts.model)
-    repository = str(case.find("source", "repo") or "")
-    if model.native_kv_cache == "fp8" or not repository.endswith(_SOURCES):
+    if model.native_kv_cache == "fp8" or not _is_theirs(case):
         return None
-    engine = "".join(letter for letter in str(case.need("engine")).lower() if letter.isalpha())
+    engine = _engine(case)
     architecture = catalog.gpu(parts.hardware).architecture
     for command in _FP8_CACHES:
-        if not engine.startswith(command.engine) or not parts.model.startswith(command.models):
+        if engine != command.engine or not parts.model.startswith(command.models):
             continue
         if command.architectures and architecture not in command.architectures:
             continue
@@ -63,3 +77,13 @@ def cache_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
             continue
         return "fp8"
     return None
+
+
+def _is_theirs(case: Case) -> bool:
+    return str(case.find("source", "repo") or "").endswith(_SOURCES)
+
+
+def _engine(case: Case) -> str:
+    """The family of a case's engine."""
+    text = str(case.need("engine")).lower()
+    return "sglang" if "sglang" in text else "trtllm" if "trt" in text or "tensorrt" in text else "vllm"

@@ -204,6 +204,30 @@ def test_the_cache_of_a_sweep_is_that_of_its_launch_command(
     assert any("launch commands" in flag for flag in trial.flags) == (cache is not None)
 
 
+@pytest.mark.parametrize(
+    ("engine", "hardware", "weights"),
+    [
+        ("vllm 0.15.1", "B200-SXM", "mxfp4_mxfp8"),
+        ("trtllm 1.2.0rc2", "B200-SXM", "mxfp4_mxfp8"),
+        ("sglang 0.5.9", "B200-SXM", None),
+        ("vllm 0.18.0", "H200-SXM-141GB", None),
+    ],
+)
+def test_the_activations_of_a_sweep_are_those_of_its_launch_command(
+    tmp_path: Path, engine: str, hardware: str, weights: str | None
+) -> None:
+    given = {"source": {"repo": "SemiAnalysisAI/InferenceX"}, "model": "openai/gpt-oss-120b", "precision": "fp4"}
+    trial, *_ = trials(tmp_path, sweep(engine=engine, hardware=hardware, **given))
+    assert trial.scenario["cluster"].get("precision", {}).get("weights") == weights
+    mine, *_ = trials(tmp_path, sweep(engine="vllm 0.15.1", hardware=hardware, **{**given, "source": {}}))
+    assert "precision" not in mine.scenario["cluster"], "of nobody else's"
+
+
+def test_a_table_of_tensorrt_llm_has_its_activations(tmp_path: Path) -> None:
+    (trial,) = trials(tmp_path, table(engine="TensorRT-LLM", model="GPT-OSS-120B", hardware="GB200", precision="FP4"))
+    assert trial.scenario["cluster"]["precision"]["weights"] == "mxfp4_mxfp8"
+
+
 def test_points_may_name_their_own_lengths(tmp_path: Path) -> None:
     measured = {"isl128_osl32_conc4": {"tpot_ms": {"p50": 6.0}, "n_requests": 12}}
     (trial,) = trials(tmp_path, sweep(measured=measured, parallel="tp2", workload={}))
