@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from servetwin.catalog.fields import Fields
 from servetwin.catalog.yaml_file import read_mapping
@@ -12,18 +12,34 @@ from servetwin.specs import AttentionCurve, Calibration, ExpertsCurve, KernelCon
 from servetwin.specs.calibration import SAMPLING
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
+_OWN = ("name", "aliases", "engine", "base", "sources")
+"""What a calibration says of itself, whatever its base."""
+
+MOST_OF_A_LAUNCH, MOST_OF_AN_ALL_REDUCE = 1.0, 4.0
+"""The largest shares that a step may have: a launch is measured alone, an all-reduce between ranks that are there."""
+
 _Curve = TypeVar("_Curve")
 
 
-def read_calibration(path: Path) -> Calibration:
-    """The constants in a calibration file.
+def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
+    """The constants in a calibration file; what it does not say is that of its ``base``.
+
+    Args:
+        path: the file.
+        find: finds the file of another calibration by its name.
 
     Raises:
         CatalogError: where the file is malformed, or an efficiency is not in (0, 1].
     """
-    fields = Fields(read_mapping(path, "calibration"), str(path))
+    content = read_mapping(path, "calibration")
+    found = _base_of(content, path, find)
+    if found is not None:
+        below = read_mapping(found[0], "calibration")
+        content = _over({name: below[name] for name in below if name not in _OWN}, content)
+    fields = Fields(content, str(path))
     name, engine = fields.text("name"), fields.text("engine")
     fields.strings("aliases")
+    base = fields.text("base", "")
     sources = tuple(
         (item.text("what"), item.text("source"), str(item.take("date"))) for item in fields.items("sources")
     )
@@ -33,6 +49,7 @@ def read_calibration(path: Path) -> Calibration:
     calibration = Calibration(
         name=name,
         engine=engine,
+        base=base,
         roofline_power=model.number("power", low=1.0, high=64.0),
         tile_attention=model.share("tile_attention"),
         element_wise=model.share("element_wise"),
@@ -40,8 +57,12 @@ def read_calibration(path: Path) -> Calibration:
         link_efficiency=model.share("link_efficiency"),
         link_latency_s=model.quantity("link_latency", "seconds"),
         step_s=step.quantity("host", "seconds"),
+        request_step_s=step.quantity("per_request", "seconds"),
         mixed_step_s=step.quantity("mixed", "seconds"),
-        experts_launch=step.share("experts_launch"),
+        launch=step.number("launch", high=MOST_OF_A_LAUNCH),
+        experts_launch=step.number("experts_launch", high=MOST_OF_A_LAUNCH),
+        router_s=step.quantity("router", "seconds"),
+        all_reduce=step.number("all_reduce", high=MOST_OF_AN_ALL_REDUCE),
         sampling_s=tuple((mode, sampling.quantity(mode, "seconds")) for mode in SAMPLING),
         front_end_s=front.quantity("per_request", "seconds"),
         front_end_s_per_token=front.quantity("per_prompt_token", "seconds"),
@@ -51,7 +72,7 @@ def read_calibration(path: Path) -> Calibration:
         collectives_bytes=memory.quantity("collectives", "bytes"),
         kernels=tuple((gpu, _kernel_constants(kernels.inner(gpu))) for gpu in kernels.names()),
         architectures=tuple((item, architectures.text(item)) for item in architectures.names()),
-        sources=sources,
+        sources=sources if found is None else (*sources, *found[1].sources),
     )
     for part in (model, step, sampling, front, output, memory, fields):
         part.done()
@@ -59,6 +80,30 @@ def read_calibration(path: Path) -> Calibration:
         if representative not in dict(calibration.kernels):
             raise architectures.error("this GPU has no constants here", found=representative, allowed=kernels.names())
     return calibration
+
+
+def _base_of(content: dict[str, Any], path: Path, find: Callable[[str], Path]) -> tuple[Path, Calibration] | None:
+    """The file that a calibration names as its base, and its constants."""
+    if content.get("base") is None:
+        return None
+    fields = Fields(content, str(path))
+    file = find(fields.text("base"))
+    # Faults of that file are told with its own name.
+    base = read_calibration(file, find)
+    if base.base:
+        raise fields.error(
+            "the base of a calibration has no base of its own", "base", found=content["base"], allowed=base.base
+        )
+    return file, base
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """``above`` over ``below``; mappings merge."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _over(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def _kernel_constants(fields: Fields) -> KernelConstants:

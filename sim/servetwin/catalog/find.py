@@ -91,7 +91,10 @@ class Catalog:
 
     def calibration(self, name: str) -> Calibration:
         """The calibration of that name, or in the file at that path."""
-        return read_calibration(self._locate("calibrations", name))
+        return self._read_calibration(self._locate("calibrations", name))
+
+    def _read_calibration(self, path: Path) -> Calibration:
+        return read_calibration(path, lambda name: self._locate("calibrations", name))
 
     def model(self, reference: str | Mapping[str, Any]) -> ModelSpec:
         """A model by name or alias, by the path of a profile or ``config.json``, or inline."""
@@ -128,7 +131,8 @@ class Catalog:
             constants = self.calibration("default").kernels_of(gpu.name, gpu.architecture)
             return describe_gpu(gpu, path, constants)
         readers: dict[str, Callable[[Path], Link | StorageTier | Node | Calibration]] = {
-            "links": read_link, "storage": read_storage, "calibrations": read_calibration, "nodes": self._read_node,
+            "links": read_link, "storage": read_storage, "nodes": self._read_node,
+            "calibrations": self._read_calibration,
         }  # fmt: skip
         if kind in readers:
             return {**asdict(readers[kind](path)), "file": str(path)}

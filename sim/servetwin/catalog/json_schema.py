@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from servetwin.catalog.calibration import MOST_OF_A_LAUNCH, MOST_OF_AN_ALL_REDUCE
 from servetwin.catalog.descriptions import described, described_as
 from servetwin.catalog.hardware import PEAKS
 from servetwin.catalog.servers import MOST_GPUS
@@ -189,26 +190,41 @@ def calibration_schema() -> Schema:
         "link_latency": seconds,
     }
 
-    def whole(properties: Mapping[str, Schema]) -> Schema:
-        return _mapping(properties, tuple(properties))
-
+    parts: dict[str, Schema] = {
+        "roofline": _mapping(roofline),
+        "step": _mapping(
+            {
+                **dict.fromkeys(("host", "per_request", "mixed", "router"), seconds),
+                "launch": {**number, "maximum": MOST_OF_A_LAUNCH},
+                "experts_launch": {**number, "maximum": MOST_OF_A_LAUNCH},
+                "all_reduce": {**number, "maximum": MOST_OF_AN_ALL_REDUCE},
+            }
+        ),
+        "sampling": _mapping(dict.fromkeys(SAMPLING, seconds)),
+        "front_end": _mapping({"per_request": seconds, "per_prompt_token": seconds}),
+        "output": _mapping({"per_request": seconds}),
+        "memory": _mapping({"unavailable": amount, "overhead": amount, "collectives": amount}),
+    }
+    source = {"what": _TEXT, "source": _SOURCE, "date": _DATE}
     properties: dict[str, Schema] = {
         **_HEAD,
         "engine": _TEXT,
-        "sources": {"type": "array", "minItems": 1, "items": whole({"what": _TEXT, "source": _SOURCE, "date": _DATE})},
-        "roofline": whole(roofline),
-        "step": whole({"host": seconds, "mixed": seconds, "experts_launch": _SHARE}),
-        "sampling": whole(dict.fromkeys(SAMPLING, seconds)),
-        "front_end": whole({"per_request": seconds, "per_prompt_token": seconds}),
-        "output": whole({"per_request": seconds}),
-        "memory": whole({"unavailable": amount, "overhead": amount, "collectives": amount}),
+        "base": _TEXT,
+        "sources": {"type": "array", "minItems": 1, "items": _mapping(source, tuple(source))},
+        **parts,
         "kernels": {"type": "object", "additionalProperties": _kernels(), "description": "By name of the GPU."},
         "architectures": {
             "type": "object", "additionalProperties": _TEXT,
             "description": "Which GPU's constants stand for others of an architecture.",
         },
     }  # fmt: skip
-    return _mapping(properties, tuple(name for name in properties if name != "aliases"))
+    # What a file leaves out is that of its base; without one it says all.
+    whole = {
+        "properties": {name: {"required": list(part["properties"])} for name, part in parts.items()},
+        "required": [*parts, "kernels", "architectures"],
+    }
+    schema = _mapping(properties, ("name", "engine", "sources"))
+    return {**schema, "anyOf": [{"required": ["base"]}, whole]}
 
 
 def model_schema() -> Schema:

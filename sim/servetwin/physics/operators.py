@@ -99,7 +99,7 @@ class Gemm:
         dtype = multiplied_as(self.dtype, gpu)
         curve = self.machine.kernels.product(dtype)
         work = self.work(rows)
-        alone_s = curve.launch_s
+        alone_s = calibration.launch * curve.launch_s
         if dtype in _EIGHT_BIT:
             alone_s += self.machine.kernels.quantise_product_s
         if curve.quantise is not None:
@@ -153,10 +153,13 @@ class Experts:
         """Time for ``rows`` tokens."""
         work = self.work(rows)
         copies = ACTIVATION_BYTES * rows * self.mlp.top_k * self.hidden
-        return experts_cost(work.bytes_moved, work.flops, copies, self.dtype, self.machine)
+        routing_s = self.machine.calibration.router_s * self.mlp.experts
+        return experts_cost(work.bytes_moved, work.flops, copies, self.dtype, self.machine, routing_s)
 
 
-def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: str, machine: Machine) -> Cost:
+def experts_cost(
+    bytes_moved: float, flops: float, copied_bytes: float, dtype: str, machine: Machine, routing_s: float = 0.0
+) -> Cost:
     """Time of the fused kernels of a mixture.
 
     Args:
@@ -165,6 +168,7 @@ def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: s
         copied_bytes: bytes of the copies of all tokens that are sent to experts [B].
         dtype: data type of the experts.
         machine: where it runs.
+        routing_s: choosing the experts, before them [s].
 
     Returns:
         time [s] and the bound that is larger.
@@ -172,7 +176,8 @@ def experts_cost(bytes_moved: float, flops: float, copied_bytes: float, dtype: s
     gpu, calibration = machine.gpu, machine.calibration
     math = multiplied_as(dtype, gpu)
     curve = machine.kernels.mixture(dtype if dtype in _OWN_EXPERTS else math)
-    alone_s = calibration.experts_launch * curve.launch_s + copied_bytes / (curve.routing * gpu.hbm_bytes_per_s)
+    alone_s = routing_s + calibration.experts_launch * curve.launch_s
+    alone_s += copied_bytes / (curve.routing * gpu.hbm_bytes_per_s)
     if math in _EIGHT_BIT:
         alone_s += machine.kernels.quantise_experts_s
     return roofline(
@@ -212,7 +217,8 @@ class ElementWise:
         """Time for ``rows`` tokens."""
         calibration, kernels = self.machine.calibration, self.machine.kernels
         bandwidth = calibration.element_wise * self.machine.gpu.hbm_bytes_per_s
-        seconds = self.work(rows).bytes_moved / bandwidth + kernels.attending(self.kv_cache).launch_s
+        launch_s = calibration.launch * kernels.attending(self.kv_cache).launch_s
+        seconds = self.work(rows).bytes_moved / bandwidth + launch_s
         return Cost(seconds, False)
 
 

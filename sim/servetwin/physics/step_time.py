@@ -80,6 +80,8 @@ class RooflineStepTime:
         self._row_ps = picoseconds(row_s * model.vocab / 32_000)
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
+        self._request_ps = picoseconds(calibration.request_step_s)
+        self._reduced = calibration.all_reduce
         formats = {model.native_weights if weights == "auto" else weights, kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
         # Where anything is in fewer than 16 bits, the floor grants all arithmetic the fastest units of the chip.
@@ -220,6 +222,7 @@ class RooflineStepTime:
         if shape.link_share != 1.0:
             communication = self._communication(shape.padded_tokens, shape.link_share)
         requests = shape.requests
+        host += self._request_ps * requests
         rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)
         head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
         return (
@@ -248,7 +251,8 @@ class RooflineStepTime:
     def _communication(self, tokens: int, share: float) -> int:
         """All-reduces of all layers [ps]."""
         message = ACTIVATION_BYTES * tokens * self.model.hidden
-        return picoseconds(self._layers * _ALL_REDUCES_PER_LAYER * self._reduce.seconds(message, share))
+        seconds = self._reduced * self._reduce.seconds(message, share)
+        return picoseconds(self._layers * _ALL_REDUCES_PER_LAYER * seconds)
 
 
 def _sum(operators: Sequence[tuple[int, Operator]], rows: int) -> tuple[int, int]:

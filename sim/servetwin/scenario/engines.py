@@ -1,4 +1,4 @@
-"""What vLLM decides by itself, by version and GPU.
+"""What engines decide by themselves: vLLM, by version and GPU; whose overheads an engine has.
 
 Only the defaults of the API server are modelled.
 
@@ -18,6 +18,12 @@ NEWEST = (0, 24)
 
 OLDEST = (0, 8)
 """The first version whose default engine is V1."""
+
+CALIBRATIONS = {"vllm": "default", "sglang": "sglang", "trtllm": "trtllm"}
+"""The calibration of each family of engines."""
+
+OVERLAPPED = "0.15"
+"""The version of vLLM whose rules, scheduling one step ahead, stand for those of other families."""
 
 _LARGE_GPU_BYTES = 70 * 2**30
 _ASYNC_SINCE = (0, 14)
@@ -48,6 +54,15 @@ def version_number(version: str) -> tuple[int, ...]:
     (0, 15, 1)
     """
     return tuple(int(part) for part in version.split("."))
+
+
+def rules_version(name: str, version: str) -> str:
+    """The version of vLLM by whose rules an engine runs: its own, or ``OVERLAPPED`` for another family.
+
+    >>> rules_version("vllm", "0.11"), rules_version("sglang", "0.5")
+    ('0.11', '0.15')
+    """
+    return version if name == "vllm" else OVERLAPPED
 
 
 def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float) -> EngineDefaults:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_tensor, kv_room
+from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
@@ -151,7 +152,7 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         reference=reference,
         model=model,
         gpu=gpu,
-        calibration=catalog.calibration(scenario.physics.calibration),
+        calibration=catalog.calibration(scenario.physics.calibration or CALIBRATIONS[scenario.engine.name]),
         tensor=pool.parallel.tensor,
         weights=model.native_weights if weights == "auto" else weights,
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from servetwin.scenario.engines import NEWEST, version_number
+from servetwin.scenario.engines import NEWEST, OVERLAPPED, version_number
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
 from servetwin.workload.chance import is_random
@@ -46,8 +46,17 @@ def remarks(scenario: Scenario, parts: Sequence[PoolParts], only: Sequence[str] 
     return [f"{text} (check {remark.name})" for remark in wanted for text in remark.find(scenario, parts)]
 
 
+def _family(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    name = scenario.engine.name
+    if name != "vllm":
+        yield (
+            f"engine.name {name}: its overheads are its own, but it is scheduled by the rules of vLLM {OVERLAPPED} "
+            "(one step ahead, chunked prefill), an approximation"
+        )
+
+
 def _version(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
-    if version_number(scenario.engine.version)[:2] > NEWEST:
+    if scenario.engine.name == "vllm" and version_number(scenario.engine.version)[:2] > NEWEST:
         newest = ".".join(map(str, NEWEST))
         yield (
             f"engine.version {scenario.engine.version} of vLLM is not known to this version of servetwin: "
@@ -206,6 +215,7 @@ def _memory(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
 
 
 REMARKS = (
+    Remark("family-by-vllm-rules", _family),
     Remark("unknown-version", _version),
     Remark("more-blocks-than-memory", _blocks),
     Remark("derived-calibration", _calibration),

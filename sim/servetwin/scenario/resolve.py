@@ -9,13 +9,14 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
-from servetwin.scenario.engines import EngineDefaults, largest_graph, vllm_defaults
+from servetwin.scenario.engines import CALIBRATIONS, EngineDefaults, largest_graph, rules_version, vllm_defaults
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import TABLES
 from servetwin.scenario.schema import (
     Cluster,
     EngineOptions,
+    Physics,
     Pool,
     Precision,
     Run,
@@ -62,6 +63,7 @@ def resolve(scenario: Scenario, catalog: Catalog, raw: Mapping[str, Any] | None 
         update={
             "model": shared,
             "cluster": Cluster(pools=tuple(pools), slowdown=scenario.cluster.slowdown),
+            "physics": _resolve_physics(scenario),
             "run": _resolve_run(scenario),
         }
     )
@@ -98,7 +100,8 @@ def _resolve_pool(
     parts = pool_parts(scenario, pool, place, catalog)
     if scenario.physics.backend == TABLES:
         check_available(parts.gpu)
-    defaults = vllm_defaults(scenario.engine.version, parts.gpu.name, parts.gpu.memory_bytes)
+    rules = rules_version(scenario.engine.name, scenario.engine.version)
+    defaults = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes)
     filled = pool.model_copy(
         update={
             "replicas": pool.replicas or 1,
@@ -191,6 +194,14 @@ def _resolve_room(pool: Pool, parts: PoolParts, place: str) -> Pool:
             f"or {place}.precision.kv_cache: fp8",
         )
     return pool.model_copy(update={"engine": engine.model_copy(update={"max_model_len": wanted})})
+
+
+def _resolve_physics(scenario: Scenario) -> Physics:
+    """With the calibration of the engine's family, where none is named."""
+    physics = scenario.physics
+    if physics.calibration is None:
+        return physics.model_copy(update={"calibration": CALIBRATIONS[scenario.engine.name]})
+    return physics
 
 
 def _resolve_run(scenario: Scenario) -> Run:

@@ -20,6 +20,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     SerializeAsAny,
+    model_validator,
 )
 
 from servetwin.policies import Policy, parse_policy
@@ -67,6 +68,9 @@ def _check_version(value: object) -> object:
     return value
 
 
+CALIBRATED = {"vllm": "0.15", "sglang": "0.5", "trtllm": "1.2"}
+"""The version of each family that its constants were fitted to."""
+
 Name = Annotated[str, AfterValidator(check_name)]
 _MOST = 10**9
 """Beyond this a count is a slip of the keyboard."""
@@ -86,12 +90,22 @@ class Engine(Part):
     """Which engine's rules and overheads.
 
     Attributes:
-        name: the engine; this version has ``vllm``.
-        version: its version, which decides the defaults.
+        name: the family of the engine: ``vllm``, or ``sglang`` and ``trtllm`` (TensorRT-LLM), which have overheads of
+            their own but run by the rules of vLLM: an approximation.
+        version: its version, which decides the defaults of vLLM; by default the one that was calibrated.
     """
 
-    name: Literal["vllm"] = "vllm"
+    name: Literal["vllm", "sglang", "trtllm"] = "vllm"
     version: Annotated[str, BeforeValidator(_check_version)] = "0.15"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _calibrated_version(cls, data: Any) -> Any:
+        """An engine that does not say its version has the one of its calibration."""
+        if isinstance(data, Mapping) and data.get("version") is None:
+            version = CALIBRATED.get(str(data.get("name", "vllm")))
+            return data if version is None else {**data, "version": version}
+        return data
 
 
 class Physics(Part):
@@ -100,12 +114,12 @@ class Physics(Part):
     Attributes:
         backend: ``roofline`` prices operators by the hardware's bounds and measured efficiencies, ``tables`` by the
             measurements of the optional package aiconfigurator-core.
-        calibration: the set of global constants.
+        calibration: the set of global constants; by default that of the engine.
         jitter: coefficient of variation of a step's time; 0 = equal steps take equal time.
     """
 
     backend: Literal["roofline", "tables"] = "roofline"
-    calibration: str = "default"
+    calibration: str | None = None
     jitter: float = Field(default=0.0, ge=0, le=1)
 
 

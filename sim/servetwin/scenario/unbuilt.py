@@ -41,7 +41,6 @@ UNBUILT_VALUES: dict[str, dict[object, str]] = {
         "prefill": "prefill pools (disaggregation)",
         "decode": "decode pools (disaggregation)",
     },
-    "engine.name": {"sglang": "the rules of SGLang", "trtllm": "the rules of TensorRT-LLM"},
 }
 """Values that the format names for a field, and what they would be."""
 

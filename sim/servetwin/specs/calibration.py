@@ -59,6 +59,7 @@ class Calibration:
     Attributes:
         name: its name in the catalogue.
         engine: the engine it was measured on, with version.
+        base: the calibration whose constants stand for those that the file does not say; empty = it says all.
         roofline_power: p of ``(memory^p + compute^p)^(1/p)``.
         tile_attention: share of peak arithmetic of attention where a tile of rows holds a single query; see
             ``mixed_query_tile``.
@@ -67,9 +68,16 @@ class Calibration:
         link_efficiency: share of the link's bandwidth, where no all-reduce was measured.
         link_latency_s: all-reduce latency per doubling of ranks, where none was measured [s].
         step_s: what the GPU waits for the CPU in each step [s].
+        request_step_s: the same for each request in the step: scheduling, sampling and bookkeeping loop over them [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
+        launch: share of the launch constants of products and attention that is left inside an engine's step, where
+            captured graphs and dependent launches let a kernel begin while the one before drains.
         experts_launch: share of ``ExpertsCurve.launch_s`` that is left inside an engine's step, where the small kernels
             of a mixture start while others drain.
+        router_s: choosing the experts of a layer and sorting its tokens by them, which benchmarks of experts leave out,
+            for each expert of the layer [s].
+        all_reduce: share of the latency of a measured all-reduce that is left, where engines fuse it with what
+            follows; above 1, ranks also wait for each other.
         sampling_s: by sampling mode, per row of logits and 32,000 tokens of vocabulary, on H100 [s].
         front_end_s: from arrival to the waiting queue, per request [s].
         front_end_s_per_token: the same per prompt token: tokenising, hashing [s].
@@ -84,6 +92,7 @@ class Calibration:
 
     name: str
     engine: str
+    base: str
     roofline_power: float
     tile_attention: float
     element_wise: float
@@ -91,8 +100,12 @@ class Calibration:
     link_efficiency: float
     link_latency_s: float
     step_s: float
+    request_step_s: float
     mixed_step_s: float
+    launch: float
     experts_launch: float
+    router_s: float
+    all_reduce: float
     sampling_s: tuple[tuple[str, float], ...]
     front_end_s: float
     front_end_s_per_token: float

@@ -126,7 +126,7 @@ def test_no_constant_is_keyed_by_a_model_and_their_number_is_known() -> None:
         return sum(walk(inner) for inner in value.values())
 
     constants = sum(walk(data[part]) for part in ("roofline", "step", "sampling", "front_end", "output", "memory"))
-    assert constants == 17
+    assert constants == 21
     # Three numbers a curve of products, four where activations are quantised; four of experts, five of attention.
     curves = {
         "a100-sxm-80gb": 12, "b200-sxm": 41, "gb200-nvl72": 41, "h100-sxm": 29, "h200-sxm": 29, "l40s": 29,
@@ -201,3 +201,31 @@ def test_wrong_profiles_say_where(
 def test_wrong_calibrations_are_refused(tmp_path: Path, where: tuple[str, ...], value: Any, complaint: str) -> None:
     with pytest.raises(CatalogError, match=complaint):
         CATALOG.calibration(edited(tmp_path, "calibrations", "default", where, value))
+
+
+def test_a_calibration_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    head = 'name: mine\nengine: mine 1\nsources:\n  - {what: "step.host", source: "me", date: 2026-12-01}\n'
+    path.write_text(f"{head}base: default\nstep: {{host: 2 ms}}\n", encoding="utf-8")
+    mine, default = CATALOG.calibration(str(path)), CATALOG.calibration("default")
+    assert (mine.name, mine.base, mine.step_s) == ("mine", "default", 2e-3)
+    assert (mine.mixed_step_s, mine.kernels) == (default.mixed_step_s, default.kernels)
+    assert mine.sources == (("step.host", "me", "2026-12-01"), *default.sources)
+
+
+@pytest.mark.parametrize(
+    ("tail", "complaint"),
+    [
+        ("base: defualt\n", "no calibration of that name"),
+        ("base: sglang\n", "no base of its own"),
+        ("base: default\nstep: {hots: 2 ms}\n", "unknown"),
+        ("base: default\nstep: {launch: 1.5}\n", "from 0 to 1"),
+        ("step: {host: 2 ms}\n", "missing"),
+    ],
+)
+def test_wrong_calibrations_on_a_base_are_refused(tmp_path: Path, tail: str, complaint: str) -> None:
+    path = tmp_path / "mine.yaml"
+    head = 'name: mine\nengine: mine 1\nsources:\n  - {what: "x", source: "me", date: 2026-12-01}\n'
+    path.write_text(head + tail, encoding="utf-8")
+    with pytest.raises(CatalogError, match=complaint):
+        CATALOG.calibration(str(path))

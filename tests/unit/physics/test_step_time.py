@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,8 +26,8 @@ def padded(tokens: int) -> int:
 def prices(model: str = "llama-3.1-8b", gpu: str = "h100-sxm", tensor: int = 1, **changes: Any) -> RooflineStepTime:
     settings: dict[str, Any] = {"weights": "auto", "kv_cache": "bf16", "sampling": "greedy"}
     return RooflineStepTime(
-        CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor, calibration=CATALOG.calibration("default"),
-        **{**settings, **changes},
+        CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor,
+        **{"calibration": CATALOG.calibration("default"), **settings, **changes},
     )  # fmt: skip
 
 
@@ -204,3 +205,32 @@ def test_a_gpu_without_constants_is_refused() -> None:
         calibration=CATALOG.calibration("default"),
     )  # fmt: skip
     assert milliseconds(price, 8, 500) == milliseconds(prices(), 8, 500)
+
+
+@pytest.mark.parametrize(
+    ("change", "added_us"),
+    [
+        ({"request_step_s": 10e-6}, 10.0 * 8),
+        ({"router_s": 100e-9}, 32 * 8 * 0.1),
+        # Two products and attention in each layer, and the logits.
+        ({"launch": 0.5}, -0.5 * (32 * (2 * 3.8 + 18.0) + 3.8)),
+        ({"experts_launch": 1.0}, 0.5 * 32 * 35.0),
+    ],
+)
+def test_what_an_engine_adds_to_a_step(change: dict[str, float], added_us: float) -> None:
+    default = CATALOG.calibration("default")
+    base = replace(default, request_step_s=0.0, router_s=0.0, launch=1.0, experts_launch=0.5)
+    before = prices("mixtral-8x7b", tensor=2, calibration=base)
+    after = prices("mixtral-8x7b", tensor=2, calibration=replace(base, **change))
+    for context in (100, 1_000):
+        shape = decode(before, 8, context)
+        gained = (after.price(shape).total_ps - before.price(shape).total_ps) / 1e6
+        assert gained == pytest.approx(added_us, abs=0.01)
+
+
+def test_fused_all_reduces_take_a_share_of_their_latency() -> None:
+    default = replace(CATALOG.calibration("default"), all_reduce=1.0)
+    whole = prices("llama-3.1-70b", tensor=4, calibration=default)
+    part = prices("llama-3.1-70b", tensor=4, calibration=replace(default, all_reduce=0.25))
+    shape = decode(whole, 8, 100)
+    assert part.price(shape).communication_ps == pytest.approx(whole.price(shape).communication_ps / 4, abs=2)

@@ -75,6 +75,10 @@ SLIPS: list[tuple[str, str, tuple[str | int, ...], Any]] = [
     ("models", "llama-3.1-8b", ("hiden",), 1),
     ("calibrations", "default", ("kernels", "h100-sxm", "products", "bf16", "memory"), 1.2),
     ("calibrations", "default", ("step", "host"), "560 furlongs"),
+    ("calibrations", "default", ("step", "launch"), 1.5),
+    ("calibrations", "default", ("step", "mixed"), ...),
+    ("calibrations", "default", ("output",), ...),
+    ("calibrations", "sglang", ("base",), ...),
 ]
 
 

@@ -34,6 +34,7 @@ PURE_STATES = {
 COMPANY = {"states-and-prefixes": ["model-approximated"]}
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "family-by-vllm-rules": ({"engine": {"name": "trtllm", "version": "1.2"}}, "scheduled by the rules of vLLM 0.15"),
     "unknown-version": ({"engine": {"version": "0.99"}}, "engine.version 0.99"),
     "more-blocks-than-memory": (
         {"cluster": {"engine": {"num_gpu_blocks_override": 100_000}}},
@@ -72,6 +73,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 QUIET: dict[str, dict[str, Any]] = {
+    "family-by-vllm-rules": {"engine": {"name": "vllm"}},
     "unknown-version": {"engine": {"version": "0.24.3"}},
     "more-blocks-than-memory": {"cluster": {"engine": {"num_gpu_blocks_override": 1000, "max_model_len": 1000}}},
     "derived-calibration": {"cluster": {"hardware": "l40s"}},

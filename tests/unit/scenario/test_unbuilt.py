@@ -25,7 +25,6 @@ from servetwin.scenario.store import to_yaml
         ("cluster.pools.0.parallel.expert", {"cluster": {"pools": [{"name": "a", "parallel": {"expert": 8}}]}}),
         ("cluster.pools.0.speculation", {"cluster": {"pools": [{"name": "a", "speculation": {"method": "ngram"}}]}}),
         ("cluster.pools.0.role", {"cluster": {"pools": [{"name": "a", "role": "decode"}]}}),
-        ("engine.name", {"engine": {"name": "sglang"}}),
     ],
 )  # fmt: skip
 def test_it_is_refused_with_its_place(

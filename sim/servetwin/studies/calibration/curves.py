@@ -180,7 +180,7 @@ class _Fitting:
 def alone(calibration: Calibration) -> Calibration:
     """A calibration of kernels by themselves, as a benchmark runs them: outside an engine, with given scales."""
     kernels = tuple((gpu, given_scales(constants)) for gpu, constants in calibration.kernels)
-    return replace(calibration, experts_launch=1.0, kernels=kernels)
+    return replace(calibration, launch=1.0, experts_launch=1.0, router_s=0.0, kernels=kernels)
 
 
 def given_scales(kernels: KernelConstants) -> KernelConstants:

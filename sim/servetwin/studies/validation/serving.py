@@ -10,14 +10,12 @@ from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CatalogError
+from servetwin.scenario.engines import OVERLAPPED
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.trial import NotYet
 
 _OLDEST, _UNDATED, _NIGHTLY = "0.8", "0.9", "0.19"
 """vLLM versions that stand for engines before V1, for undated runs of 2025, and for builds of early 2026."""
-
-_OVERLAPPED = "0.15"
-"""The vLLM version whose loop (scheduling one step ahead) stands for SGLang and TensorRT-LLM."""
 
 _HARDWARE_NOISE = (
     re.compile(r"\(.*?\)"),
@@ -178,8 +176,8 @@ def _engine(text: str, flags: list[str]) -> dict[str, str]:
     found = _VERSION.match(lowered)
     version = found[1] if found and "nightly" not in lowered else None
     if family != "vllm":
-        flags.append(f"{family} runs by the rules and overheads of vLLM {_OVERLAPPED}")
-        return {"name": "vllm", "version": _OVERLAPPED}
+        flags.append(f"{family} runs by the rules of vLLM {OVERLAPPED}, with overheads of its own")
+        return {"name": family, **({"version": version} if version else {})}
     if version is None:
         old = re.search(r"20(1\d|2[0-4])", text)
         version = _OLDEST if old or "distserve" in lowered else _NIGHTLY if "nightly" in lowered else _UNDATED

@@ -17,6 +17,9 @@ SHORTEST = 0.8
 """Lengths are uniform from this share of the nominal ones to all of it: ``RANDOM_RANGE_RATIO`` of InferenceMAX's client
 configuration (README of the repository, read 30 November 2026)."""
 
+LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
+"""Prompts and outputs that InferenceMAX measures; sweeps of others are NVIDIA's, whose lengths are exact."""
+
 REQUESTS_PER_CLIENT = 10
 """``--num-prompts $(( CONC * 10 ))`` in the same place."""
 
@@ -30,7 +33,7 @@ class ConcurrencySweep(Kind):
     """TTFT and TPOT at fixed numbers of clients.
 
     Random prompts, of which nothing is shared; engine settings are not recorded, so those of InferenceMAX's launch
-    commands stand for them.
+    commands (``studies.validation.launch``) stand for them.
     """
 
     name: ClassVar[str] = "concurrency_sweep"
@@ -64,16 +67,17 @@ class ConcurrencySweep(Kind):
 
 def _closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
     """The workload of a sweep's point."""
+    shortest = SHORTEST if (prompt, output) in LENGTHS else 1.0
     return {
         "arrivals": {"process": "closed-loop", "concurrency": clients},
-        "prompts": _lengths(prompt),
-        "outputs": _lengths(output),
+        "prompts": _lengths(prompt, shortest),
+        "outputs": _lengths(output, shortest),
         "sampling": "greedy",
     }
 
 
-def _lengths(nominal: int) -> dict[str, Any]:
-    return {"distribution": "uniform", "min": max(1, round(SHORTEST * nominal)), "max": nominal}
+def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
+    return {"distribution": "uniform", "min": max(1, round(shortest * nominal)), "max": nominal}
 
 
 def _point(case: Case, stage: str) -> tuple[int, int, int]:
