@@ -15,6 +15,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.cli.list import _catalogued
 from servetwin.cli.main import app
 from servetwin.policies import KINDS, Policy, union
+from servetwin.studies.overheads.constants import CONSTANTS
 
 _CATALOG = Catalog()
 _CALIBRATION = _CATALOG.calibration("default")
@@ -126,4 +127,19 @@ def calibration() -> str:
         lines.append(f"| `{name}` | " + " | ".join(str(found.get(name, "–")) for found in by_gpu.values()) + " |")
     lines += ["", "Sources:", ""]
     lines += [f"- {cell(entry['what'])}: {cell(entry['source'])} ({entry['date']})" for entry in content["sources"]]
+    return "\n".join(lines)
+
+
+def engine_constants() -> str:
+    """What each family of engines adds to its kernels: the fitted constants, and where they come from."""
+    calibrations = {name: _CATALOG.calibration(name) for name in _CATALOG.names("calibrations")}
+    lines = ["| constant | " + " | ".join(f"`{name}`" for name in calibrations) + " |"]
+    lines.append("|---|" + "--:|" * len(calibrations))
+    for constant in CONSTANTS:
+        values = [constant.text(constant.of(found)) for found in calibrations.values()]
+        lines.append(f"| `{constant.name}` | {' | '.join(values)} |")
+    lines += ["", "Sources:", ""]
+    for name, found in calibrations.items():
+        what, source, date = found.sources[0]
+        lines.append(f"- `{name}`, {cell(what)}: {cell(source)} ({date})")
     return "\n".join(lines)

@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": docs_lists.commands,
     "hardware": docs_lists.hardware,
     "calibration": docs_lists.calibration,
+    "engine constants": docs_lists.engine_constants,
     "models": partial(docs_lists.catalogued, "models"),
     "scenarios": partial(docs_lists.catalogued, "scenarios"),
     "workloads": partial(docs_lists.catalogued, "workloads"),

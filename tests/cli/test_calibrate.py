@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.cli.conftest import Cli
+from tests.unit.studies.validation.small_cases import inference_perf, sweep, write
 
 
 @pytest.fixture
@@ -77,3 +78,68 @@ def test_a_folder_without_tables(cli: Cli, tmp_path: Path) -> None:
     for folder, said in ((tmp_path, "no table of kernels"), (tmp_path / "nowhere", "no such folder")):
         outcome = cli("calibrate", "kernels", str(folder))
         assert outcome.code == 2 and said in outcome.err
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """Sweeps of two GPUs and two engines, and a staged run."""
+    other = {"hardware": "H200-SXM-141GB"}
+    sweeps = [
+        *(sweep(f"h100-{index}") for index in range(3)), *(sweep(f"h200-{index}", **other) for index in range(3)),
+        sweep("sglang", engine="sglang 0.5.9"), sweep("unusable", usable_for_scoring=False),
+    ]  # fmt: skip
+    return write(tmp_path, [*sweeps, inference_perf()])
+
+
+def test_serving_writes_a_calibration_that_runs(cli: Cli, cases: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine.yaml"
+    outcome = cli("calibrate", "serving", cases, "--out", out, "--date", "2026-12-01", "--source", "me", "--jobs", "1")
+    assert outcome.code == 0, outcome.err
+    assert "vllm: 7 cases, starting from calibration default" in outcome.out
+    assert "set" not in outcome.out.split("error in %")[0]
+    content = yaml.safe_load(out.read_text(encoding="utf-8"))
+    assert content["name"] == "mine"
+    (said,) = [entry for entry in content["sources"] if entry["what"].startswith("serving")]
+    assert said["source"].startswith("me; errors, TPOT of")
+    run = cli("explain", "quickstart", "--set", f"physics.calibration={out}", "--json")
+    assert run.code == 0, run.err
+    assert json.loads(run.out)["inputs"]["calibration"] == "mine"
+
+
+def test_serving_leaves_groups_out_with_the_same_result_for_any_number_of_jobs(cli: Cli, cases: Path) -> None:
+    answers = [
+        cli("calibrate", "serving", cases, "--leave-one-out", "--json", "--jobs", jobs).out for jobs in ("1", "2")
+    ]
+    assert answers[0] == answers[1]
+    document = json.loads(answers[0])
+    # The model is the same everywhere: nothing is left to fit without it.
+    assert [(item["what"], item["name"], item["n"]) for item in document["left_out"]] == [
+        ("hardware", "h100-sxm", 4), ("hardware", "h200-sxm", 3),
+    ]  # fmt: skip
+    assert all(item["ratio"] > 0 for item in document["left_out"])
+    before, after = (
+        {(row["of"], row["metric"]): row[key]["mean"] for row in document["errors_pct"]} for key in ("before", "after")
+    )
+    assert after["concurrency_sweep", "tpot_ms.mean"] < before["concurrency_sweep", "tpot_ms.mean"]
+
+
+def test_serving_of_another_family(cli: Cli, cases: Path) -> None:
+    outcome = cli("calibrate", "serving", cases, "--engine", "sglang", "--jobs", "1")
+    assert outcome.code == 0, outcome.err
+    assert "sglang: 1 cases, starting from calibration sglang" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--engine", "sglnag"), ("no such family of engines", "nearest: sglang")),
+        (("--engine", "trtllm"), ("no case of trtllm", "usable cases")),
+        (("--base", "defualt"), ("no calibration of that name", "nearest: default")),
+        (("--date", "2026-12-01"), ("--date", "--out")),
+    ],
+)
+def test_serving_refuses(cli: Cli, cases: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    outcome = cli("calibrate", "serving", cases, *arguments)
+    assert outcome.code == 2
+    for word in words:
+        assert word in outcome.err

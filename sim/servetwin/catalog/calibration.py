@@ -59,6 +59,7 @@ def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
         step_s=step.quantity("host", "seconds"),
         request_step_s=step.quantity("per_request", "seconds"),
         mixed_step_s=step.quantity("mixed", "seconds"),
+        eager_s=step.quantity("eager", "seconds"),
         launch=step.number("launch", high=MOST_OF_A_LAUNCH),
         experts_launch=step.number("experts_launch", high=MOST_OF_A_LAUNCH),
         router_s=step.quantity("router", "seconds"),

@@ -9,6 +9,8 @@ import typer
 
 from servetwin.cli import options
 from servetwin.cli.guard import guarded, say
+from servetwin.cli.processes import cpus
+from servetwin.errors import InputError, nearest_name
 
 app = typer.Typer(
     name="calibrate", help="Fit the constants of a calibration to measurements.", no_args_is_help=True,
@@ -84,6 +86,81 @@ def kernels(
         say(f"residuals written to {path}")
 
 
+def serving(
+    cases: Annotated[Path, typer.Argument(metavar="CASES.json", help="The file of measured cases (JSON).")],
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="NAME", help="The family of engines: vllm, sglang or trtllm.")
+    ] = "vllm",
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="NAME", help="The calibration to start from.  [default: the family's]"),
+    ] = None,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Fit again without each GPU and each model, and say what that costs."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write a calibration file with the new constants.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="TEXT", help="Who measured the cases, for the file.  [default: CASES.json]"),
+    ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file.  [default: today]"),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
+    ] = None,
+    catalog: options.CatalogDir = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Fit the constants of a family of engines: what it adds to its kernels, in each step and for each request.
+
+    The usable cases of the family in CASES.json run twice; each case counts once, in TPOT and, less, in TTFT. No
+    constant is of a model. What is printed are the constants and the errors, before and after.
+    """
+    if out is None and (source is not None or date is not None):
+        name = "--source" if source is not None else "--date"
+        raise typer.BadParameter("it goes into the file that --out writes, and there is none", param_hint=name)
+    if date is not None:
+        _check_date(date)
+    from servetwin.cli.progress import progress_bar
+    from servetwin.scenario.engines import CALIBRATIONS
+    from servetwin.studies.calibration.write import write_file
+    from servetwin.studies.overheads.study import calibrate_serving
+    from servetwin.studies.overheads.table import plain
+    from servetwin.studies.validation.cases import read_case_file
+    from servetwin.studies.validation.one_run import RunOptions
+
+    if engine not in CALIBRATIONS:
+        raise InputError(
+            "there is no such family of engines", path="--engine", found=engine, allowed=list(CALIBRATIONS),
+            nearest=nearest_name(engine, CALIBRATIONS),
+        )  # fmt: skip
+    run_options = RunOptions(catalog=tuple(catalog or ()), jobs=jobs or cpus())
+    with progress_bar("calibrating", "runs", quiet=quiet) as show:
+        found = calibrate_serving(
+            read_case_file(cases), options.open_catalog(catalog), engine, run_options, start=base,
+            leave_one_out=leave_one_out,
+            progress=(lambda ended, planned: show(ended, planned, "runs")) if show else None,
+        )  # fmt: skip
+    if out is not None:
+        write_file(out, found.text(name=out.stem, source=source or f"cases of {cases}", date=date or _today()))
+    if json:
+        from json import dumps
+
+        written = str(out) if out else None
+        print(dumps({**found.document(), "file": written}, indent=2, allow_nan=False, ensure_ascii=False))
+        return
+    if not quiet:
+        print(plain(found))
+    if out is not None:
+        print(f"\nwritten to {out}; use it with: --set physics.calibration={out}")
+
+
 def _check_date(text: str) -> None:
     from datetime import date
 
@@ -100,3 +177,4 @@ def _today() -> str:
 
 
 app.command("kernels")(guarded(kernels))
+app.command("serving")(guarded(serving))

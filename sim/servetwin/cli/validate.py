@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from servetwin.cli import options
 from servetwin.cli.guard import say
+from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
 from servetwin.errors import Interrupted, printable
 
@@ -67,7 +67,7 @@ def validate(
         catalog=tuple(catalog or ()),
         plugins=tuple(plugin or ()),
         strict=strict,
-        jobs=jobs or _cpus(),
+        jobs=jobs or cpus(),
     )
     with progress_bar("validating", "runs", quiet=quiet) as show:
         progress = (lambda ended, planned: show(ended, planned, "runs")) if show else None
@@ -101,10 +101,3 @@ def _print(answer: dict[str, Any], out: Path | None, *, quiet: bool, as_json: bo
     if answer["unpredicted"] and not quiet:
         say(f"warning: {len(answer['unpredicted']):,} points of scored cases have no prediction (see unpredicted)")
     sys.stdout.flush()
-
-
-def _cpus() -> int:
-    """The CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -81,6 +81,7 @@ class RooflineStepTime:
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._request_ps = picoseconds(calibration.request_step_s)
+        self._launching_ps = picoseconds(self._layers * calibration.eager_s)
         self._reduced = calibration.all_reduce
         formats = {model.native_weights if weights == "auto" else weights, kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
@@ -221,6 +222,9 @@ class RooflineStepTime:
             host = self._mixed_host_ps
         if shape.link_share != 1.0:
             communication = self._communication(shape.padded_tokens, shape.link_share)
+        if not shape.graph:
+            # What the decodes read is left out, so that the price stays linear in it.
+            host += max(0, self._launching_ps - compute - memory - communication)
         requests = shape.requests
         host += self._request_ps * requests
         rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)

@@ -70,6 +70,8 @@ class Calibration:
         step_s: what the GPU waits for the CPU in each step [s].
         request_step_s: the same for each request in the step: scheduling, sampling and bookkeeping loop over them [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
+        eager_s: launching the kernels of a layer from the CPU, where no captured graph runs; the GPU waits for as much
+            of it as is longer than what the layers take [s].
         launch: share of the launch constants of products and attention that is left inside an engine's step, where
             captured graphs and dependent launches let a kernel begin while the one before drains.
         experts_launch: share of ``ExpertsCurve.launch_s`` that is left inside an engine's step, where the small kernels
@@ -102,6 +104,7 @@ class Calibration:
     step_s: float
     request_step_s: float
     mixed_step_s: float
+    eager_s: float
     launch: float
     experts_launch: float
     router_s: float

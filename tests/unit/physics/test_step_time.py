@@ -234,3 +234,23 @@ def test_fused_all_reduces_take_a_share_of_their_latency() -> None:
     part = prices("llama-3.1-70b", tensor=4, calibration=replace(default, all_reduce=0.25))
     shape = decode(whole, 8, 100)
     assert part.price(shape).communication_ps == pytest.approx(whole.price(shape).communication_ps / 4, abs=2)
+
+
+def test_without_a_graph_layers_are_launched_one_by_one() -> None:
+    default = CATALOG.calibration("default")
+    slow = prices(calibration=replace(default, eager_s=1e-3))
+    bare = prices(calibration=replace(default, eager_s=0.0))
+    # 32 layers at 1 ms: longer than 512 tokens take, shorter than 8,192.
+    for tokens, waits in ((512, True), (8_192, False)):
+        shape = StepShape(tokens, tokens, False, 1, 0, (0,), (0,), ((tokens, 0),))
+        launched, alone = slow.price(shape), bare.price(shape)
+        assert (launched.total_ps > alone.total_ps) is waits
+        if waits:
+            gpu = alone.compute_ps + alone.memory_ps
+            assert launched.total_ps > 32e9 > gpu
+    graph = decode(bare, 8, 100)
+    assert slow.price(graph).total_ps == bare.price(graph).total_ps
+    # Linear in what the decodes read, waiting or not.
+    some, more = (decode(slow, 8, context, graph=False) for context in (100, 200))
+    growth = slow.price(some).growth_ps
+    assert slow.price(more).total_ps - slow.price(some).total_ps == 100 * growth

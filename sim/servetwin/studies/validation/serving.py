@@ -17,6 +17,9 @@ from servetwin.studies.validation.trial import NotYet
 _OLDEST, _UNDATED, _NIGHTLY = "0.8", "0.9", "0.19"
 """vLLM versions that stand for engines before V1, for undated runs of 2025, and for builds of early 2026."""
 
+_FIRST_ERA = "vllm-2023"
+"""The calibration of engines before captured graphs."""
+
 _HARDWARE_NOISE = (
     re.compile(r"\(.*?\)"),
     re.compile(r"^\d+\s*(x|servers? of|nodes x \d+)\s*", re.IGNORECASE),
@@ -43,6 +46,7 @@ class Parts:
         precision: number formats that differ from the model's own.
         options: the engine's settings.
         replicas: independent copies.
+        first_era: whether it is an engine of 2023: no captured graphs, and overheads of its own.
         flags: what was assumed.
     """
 
@@ -53,6 +57,7 @@ class Parts:
     precision: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     replicas: int = 1
+    first_era: bool = False
     flags: list[str] = field(default_factory=list)
 
     @property
@@ -68,11 +73,13 @@ class Parts:
             "hardware": self.hardware,
             "parallel": dict(self.parallel),
         }
-        if self.options:
-            cluster["engine"] = dict(self.options)
+        options = {**self.options, "enforce_eager": True} if self.first_era else dict(self.options)
+        if options:
+            cluster["engine"] = options
         if self.precision:
             cluster["precision"] = dict(self.precision)
         run = {"requests": requests} if requests is not None else {}
+        physics = {"physics": {"calibration": _FIRST_ERA}} if self.first_era else {}
         return {
             "name": scenario_name(name),
             "model": self.model,
@@ -80,6 +87,7 @@ class Parts:
             "cluster": cluster,
             "workload": dict(workload),
             "run": run,
+            **physics,
         }
 
 
@@ -106,12 +114,14 @@ def parts_of(case: Case, catalog: Catalog, *, parallel: Mapping[str, int]) -> Pa
     flags: list[str] = []
     precision = str(case.find("precision") or "")
     model, weights = _model(case, precision, catalog)
-    engine = _engine(str(case.need("engine")), flags)
+    written = str(case.need("engine"))
+    engine = _engine(written, flags)
     parts = Parts(
         model=model,
         engine=engine,
         hardware=_hardware(str(case.need("hardware")), catalog),
         parallel={name: degree for name, degree in parallel.items() if degree != 1},
+        first_era=_is_first_era(written),
         flags=flags,
     )
     if weights:
@@ -185,6 +195,11 @@ def _engine(text: str, flags: list[str]) -> dict[str, str]:
     elif tuple(int(part) for part in version.split(".")) < (0, 8):
         flags.append(f"vLLM {version} is older than the engine modelled: {_OLDEST} stands for it")
         version = _OLDEST
-    if "distserve" in lowered or re.search(r"20(1\d|2[0-4])", text):
-        flags.append("an engine before vLLM V1, whose loop and overheads are not modelled")
+    if _is_first_era(text):
+        flags.append(f"an engine before vLLM V1: the overheads of {_FIRST_ERA}, but the loop of V1")
     return {"name": "vllm", "version": version}
+
+
+def _is_first_era(text: str) -> bool:
+    """Whether an engine is one of 2023 and early 2024."""
+    return "distserve" in text.lower() or re.search(r"20(1\d|2[0-4])", text) is not None

@@ -18,7 +18,7 @@ SHORTEST = 0.8
 configuration (README of the repository, read 30 November 2026)."""
 
 LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
-"""Prompts and outputs that InferenceMAX measures; sweeps of others are NVIDIA's, whose lengths are exact."""
+"""Prompts and outputs that InferenceMAX measures; sweeps of others are NVIDIA's own, whose settings nobody tells."""
 
 REQUESTS_PER_CLIENT = 10
 """``--num-prompts $(( CONC * 10 ))`` in the same place."""
@@ -67,17 +67,16 @@ class ConcurrencySweep(Kind):
 
 def _closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
     """The workload of a sweep's point."""
-    shortest = SHORTEST if (prompt, output) in LENGTHS else 1.0
     return {
         "arrivals": {"process": "closed-loop", "concurrency": clients},
-        "prompts": _lengths(prompt, shortest),
-        "outputs": _lengths(output, shortest),
+        "prompts": _lengths(prompt),
+        "outputs": _lengths(output),
         "sampling": "greedy",
     }
 
 
-def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
-    return {"distribution": "uniform", "min": max(1, round(shortest * nominal)), "max": nominal}
+def _lengths(nominal: int) -> dict[str, Any]:
+    return {"distribution": "uniform", "min": max(1, round(SHORTEST * nominal)), "max": nominal}
 
 
 def _point(case: Case, stage: str) -> tuple[int, int, int]:

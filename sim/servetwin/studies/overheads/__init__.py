@@ -1,0 +1,1 @@
+"""``servetwin calibrate serving``: the constants of a family of engines, from serving runs."""

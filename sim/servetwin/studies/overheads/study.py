@@ -1,0 +1,294 @@
+"""Fitting the constants of a family of engines, and what they are worth on cases that they were not fitted to.
+
+Each case runs once in full; of each run it is worked out what one unit of each constant would add to its mean TPOT and
+TTFT (``effects``), so that the fit itself is a small linear problem. A second round repeats that at the constants of
+the first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from servetwin.catalog.find import Catalog
+from servetwin.scenario.engines import CALIBRATIONS
+from servetwin.specs import Calibration
+from servetwin.studies.overheads.constants import CONSTANTS
+from servetwin.studies.overheads.effects import METRICS
+from servetwin.studies.overheads.fit import Row, fit
+from servetwin.studies.overheads.groups import Fitted, fitted_cases, trials_of_family
+from servetwin.studies.overheads.runs import run_all
+from servetwin.studies.overheads.write import family_text
+from servetwin.studies.validation.cases import Case, CaseFile
+from servetwin.studies.validation.one_run import RunOptions
+
+ROUNDS = 2
+"""Runs of all cases: the second at the constants of the first."""
+
+WEIGHTS = {"tpot_ms.mean": 1.0, "ttft_ms.mean": 0.2}
+"""How much a case counts in each metric: TTFT depends on waiting, which few constants explain."""
+
+POLLING = ("sglang",)
+"""Families whose TTFT counts nothing: the public runs of SGLang look for new requests every 10 or 30 steps only
+(``--scheduler-recv-interval`` in InferenceMAX's launch commands), which is a setting and no overhead."""
+
+SOFT = {"tpot_ms.mean": 0.03, "ttft_ms.mean": 0.1}
+"""Relative errors from which a case counts linearly instead of squared."""
+
+HELD = 0.02
+"""Weight of staying at the constants to start from, as a share of a case: it decides what no case does."""
+
+LEAST_CASES = 3
+"""Groups with fewer cases are not left out."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors over cases in a metric [%]: the mean absolute one, the median and the signed mean, and their number."""
+
+    mean: float
+    median: float
+    signed: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A group of cases that was left out of the fit.
+
+    Attributes:
+        what: ``hardware`` or ``model``.
+        name: which.
+        n: its cases.
+        without: its mean absolute error of TPOT with constants fitted without it [%].
+        fitted: the same with constants fitted with it [%].
+    """
+
+    what: str
+    name: str
+    n: int
+    without: float
+    fitted: float
+
+    @property
+    def ratio(self) -> float:
+        """What leaving it out costs: 1 = nothing."""
+        return self.without / self.fitted
+
+
+@dataclass(frozen=True)
+class FamilyFit:
+    """The constants of a family.
+
+    Attributes:
+        family: which.
+        start: the calibration to start from.
+        start_file: where it stands.
+        values: the constants by name [s], or shares.
+        before: by kind or set and metric, the errors with the constants to start from.
+        after: the same with the new ones.
+        left_out: groups that were left out in turn; empty = not asked for.
+        cases: how many cases it rests on.
+    """
+
+    family: str
+    start: Calibration
+    start_file: Path
+    values: dict[str, float]
+    before: dict[tuple[str, str], Score]
+    after: dict[tuple[str, str], Score]
+    left_out: tuple[LeftOut, ...]
+    cases: int
+
+    def error(self) -> str:
+        """How well the constants fit, in words."""
+        said = [
+            f"{metric.split('_')[0].upper()} of {group}: {score.mean:.1f}% mean, {score.median:.1f}% median over "
+            f"{score.n} cases"
+            for (group, metric), score in self.after.items()
+        ]
+        return "errors, " + "; ".join(said)
+
+    def text(self, *, name: str, source: str, date: str) -> str:
+        """The calibration file: that to start from with the new constants.
+
+        Args:
+            name: its name; where it is that of the start the aliases stay.
+            source: what it was fitted to.
+            date: when, ``YYYY-MM-DD``.
+        """
+        return family_text(
+            self.start_file.read_text(encoding="utf-8"), self.values,
+            name=None if name == self.start.name else name, source=f"{source}; {self.error()}", date=date,
+        )  # fmt: skip
+
+    def document(self) -> dict[str, Any]:
+        """Plain data for JSON; times in seconds, errors in percent."""
+        return {
+            "engine": self.family,
+            "start": self.start.name,
+            "cases": self.cases,
+            "constants": {
+                constant.name: {"before": constant.of(self.start), "after": self.values[constant.name]}
+                for constant in CONSTANTS
+            },
+            "errors_pct": [
+                {"of": group, "metric": metric, "before": _plain(self.before[group, metric]), "after": _plain(score)}
+                for (group, metric), score in self.after.items()
+            ],
+            "left_out": [
+                {
+                    "what": item.what, "name": item.name, "n": item.n, "tpot_pct_without": item.without,
+                    "tpot_pct_fitted": item.fitted, "ratio": item.ratio,
+                }
+                for item in self.left_out
+            ],
+        }  # fmt: skip
+
+
+def calibrate_serving(
+    cases: CaseFile, catalog: Catalog, family: str, options: RunOptions, *, start: str | None = None,
+    leave_one_out: bool = False, progress: Progress | None = None,
+) -> FamilyFit:  # fmt: skip
+    """Fit the constants of a family of engines to measured cases.
+
+    Parameters
+    ----------
+    cases : the cases; those that their file calls unusable are left out
+    catalog : where models, GPUs and calibrations are
+    family : ``vllm``, ``sglang`` or ``trtllm``
+    options : what holds for every run
+    start : the calibration to start from; None = that of the family
+    leave_one_out : whether to fit again without each GPU and each model
+    progress : told after each run
+
+    Raises
+    ------
+    InputError
+        where there is no case of the family
+    """
+    name = start or CALIBRATIONS[family]
+    calibration = catalog.calibration(name)
+    file = Path(catalog.describe("calibrations", name)["file"])
+    trials = trials_of_family(cases.cases, catalog, family)
+    values = [constant.of(calibration) for constant in CONSTANTS]
+    first = before = None
+    for number in range(ROUNDS):
+        fitted = _run(trials, values, file, options, number, progress)
+        if first is None:
+            first, before = fitted, scores(fitted, values, values)
+        origin, values = values, solve(fitted, values, family)
+    assert before is not None
+    left_out = tuple(_leave_out(fitted, origin, values, family)) if leave_one_out else ()
+    found = {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
+    return FamilyFit(
+        family, calibration, file, found, before, scores(fitted, origin, values), left_out, len(fitted)
+    )  # fmt: skip
+
+
+def _run(
+    trials: Sequence[tuple[Case, Any]], values: Sequence[float], file: Path, options: RunOptions, number: int,
+    progress: Progress | None,
+) -> tuple[Fitted, ...]:  # fmt: skip
+    """Run every trial with these constants."""
+
+    def told(ended: int, expected: int) -> None:
+        assert progress is not None
+        progress(number * expected + ended, ROUNDS * expected)
+
+    with tempfile.TemporaryDirectory(prefix="servetwin-calibrate-") as folder:
+        path = Path(folder) / file.name
+        named = {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
+        text = family_text(file.read_text(encoding="utf-8"), named, name=None, source="under way", date="2026-01-01")
+        path.write_text(text, encoding="utf-8")
+        changed = replace(options, changes=(*options.changes, f"physics.calibration={path}"))
+        runs = run_all([trial for _, trial in trials], changed, told if progress else None)
+    return fitted_cases(trials, runs)
+
+
+def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> list[float]:
+    """The constants that fit these cases best, rounded as a file has them.
+
+    Args:
+        fitted: the cases, run with the constants ``origin``.
+        origin: in the order of ``CONSTANTS`` [s], or shares.
+        family: of which engines.
+    """
+    rows = []
+    for item in fitted:
+        for metric in METRICS[:1] if family in POLLING else METRICS:
+            points = item.with_metric(metric)
+            rows += [
+                Row(
+                    point.effects.predicted[metric], point.effects.slopes[metric], point.measured[metric],
+                    WEIGHTS[metric] / len(points), SOFT[metric],
+                )
+                for point in points
+            ]  # fmt: skip
+    bounds = [(0.0, constant.most) for constant in CONSTANTS]
+    found = fit(rows, origin, bounds, [constant.far for constant in CONSTANTS], HELD)
+    return [
+        float(f"{value / constant.unit_s:.3g}") * constant.unit_s
+        for constant, value in zip(CONSTANTS, found, strict=True)
+    ]
+
+
+def scores(fitted: Sequence[Fitted], origin: Sequence[float], values: Sequence[float]) -> dict[tuple[str, str], Score]:
+    """Errors by kind or set and metric with the constants ``values``.
+
+    Args:
+        fitted: the cases, run with the constants ``origin``.
+        origin, values: in the order of ``CONSTANTS``.
+    """
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for item in fitted:
+        for metric in METRICS:
+            errors = case_errors(item, metric, origin, values)
+            if errors:
+                group = item.case.set_name or item.case.kind
+                groups.setdefault((group, metric), []).append((fmean(map(abs, errors)), fmean(errors)))
+    return {
+        key: Score(fmean(a for a, _ in pairs), median(a for a, _ in pairs), fmean(s for _, s in pairs), len(pairs))
+        for key, pairs in groups.items()
+    }
+
+
+def case_errors(item: Fitted, metric: str, origin: Sequence[float], values: Sequence[float]) -> list[float]:
+    """The signed errors of the points of a case [%]."""
+    steps = [value - start for value, start in zip(values, origin, strict=True)]
+    return [
+        100.0 * (point.effects.at(metric, steps) / point.measured[metric] - 1.0) for point in item.with_metric(metric)
+    ]
+
+
+def _leave_out(
+    fitted: Sequence[Fitted], origin: Sequence[float], values: Sequence[float], family: str
+) -> list[LeftOut]:
+    """Each GPU and each model with enough cases, left out of the fit in turn."""
+    found = []
+    for what in ("hardware", "model"):
+        names = [item.hardware if what == "hardware" else item.architecture for item in fitted]
+        for name in sorted(set(names)):
+            group = [item for item, own in zip(fitted, names, strict=True) if own == name]
+            rest = [item for item, own in zip(fitted, names, strict=True) if own != name]
+            if len(group) < LEAST_CASES or not rest:
+                continue
+            without = solve(rest, origin, family)
+            found.append(LeftOut(what, name, len(group), _tpot(group, origin, without), _tpot(group, origin, values)))
+    return found
+
+
+def _tpot(group: Sequence[Fitted], origin: Sequence[float], values: Sequence[float]) -> float:
+    """The mean absolute error of TPOT over cases [%]."""
+    each = [case_errors(item, "tpot_ms.mean", origin, values) for item in group]
+    return fmean(fmean(map(abs, errors)) for errors in each if errors)
+
+
+def _plain(score: Score) -> dict[str, float | int]:
+    return {"mean": score.mean, "median": score.median, "signed": score.signed, "n": score.n}
