@@ -84,13 +84,25 @@ def test_engines(tmp_path: Path, engine: str, version: str, flagged: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("engine", "family"),
-    [("sglang 0.5.9", "sglang"), ("trtllm 1.2.0rc6.post2", "trtllm"), ("TensorRT-LLM (PyTorch backend)", "trtllm")],
+    ("engine", "found"),
+    [
+        ("sglang 0.5.9", {"name": "sglang", "version": "0.5.9"}),
+        ("sglang nightly-dev", {"name": "sglang"}),
+        ("trtllm 1.2.0rc6.post2", {"name": "trtllm", "version": "1.2.0"}),
+        ("TensorRT-LLM (PyTorch backend)", {"name": "trtllm"}),
+    ],
 )
-def test_engines_that_vllm_stands_for_are_said(tmp_path: Path, engine: str, family: str) -> None:
+def test_engines_that_run_by_the_rules_of_vllm_are_said(tmp_path: Path, engine: str, found: dict[str, str]) -> None:
     these = parts(tmp_path, engine=engine)
-    assert these.engine["name"] == "vllm"
-    assert any(flag.startswith(f"{family} runs by the rules") for flag in these.flags)
+    assert these.engine == found
+    assert any(flag.startswith(f"{found['name']} runs by the rules of vLLM") for flag in these.flags)
+
+
+def test_engines_of_2023_have_constants_of_their_own_and_no_graphs(tmp_path: Path) -> None:
+    old, new = (parts(tmp_path, engine=engine).scenario("x", {}) for engine in ("vLLM (2023)", "vLLM 0.15.1"))
+    assert old["physics"] == {"calibration": "vllm-2023"}
+    assert old["cluster"]["engine"]["enforce_eager"] is True
+    assert "physics" not in new and "engine" not in new["cluster"]
 
 
 def test_degrees_of_one_are_left_out(tmp_path: Path) -> None:

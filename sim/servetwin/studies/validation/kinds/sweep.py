@@ -17,9 +17,6 @@ SHORTEST = 0.8
 """Lengths are uniform from this share of the nominal ones to all of it: ``RANDOM_RANGE_RATIO`` of InferenceMAX's client
 configuration (README of the repository, read 30 November 2026)."""
 
-LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
-"""Prompts and outputs that InferenceMAX measures; sweeps of others are NVIDIA's own, whose settings nobody tells."""
-
 REQUESTS_PER_CLIENT = 10
 """``--num-prompts $(( CONC * 10 ))`` in the same place."""
 
