@@ -99,6 +99,9 @@ def serving(
         bool,
         typer.Option("--leave-one-out", help="Fit again without each GPU and each model, and say what that costs."),
     ] = False,
+    every: Annotated[
+        int, typer.Option("--every", metavar="N", min=1, help="Run only each N-th point of a sweep, to save time.")
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a calibration file with the new constants.")
     ] = None,
@@ -144,7 +147,7 @@ def serving(
     with progress_bar("calibrating", "runs", quiet=quiet) as show:
         found = calibrate_serving(
             read_case_file(cases), options.open_catalog(catalog), engine, run_options, start=base,
-            leave_one_out=leave_one_out,
+            leave_one_out=leave_one_out, every=every,
             progress=(lambda ended, planned: show(ended, planned, "runs")) if show else None,
         )  # fmt: skip
     if out is not None:

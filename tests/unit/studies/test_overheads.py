@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.unit.studies.validation.small_cases import inference_perf, sweep, table, write
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError
@@ -19,7 +20,9 @@ from servetwin.specs import Calibration
 from servetwin.studies.overheads.constants import CONSTANTS
 from servetwin.studies.overheads.effects import METRICS, effects_of, in_every_step
 from servetwin.studies.overheads.fit import Row, fit
+from servetwin.studies.overheads.groups import trials_of_family
 from servetwin.studies.overheads.write import family_text
+from servetwin.studies.validation.cases import read_case_file
 
 CATALOG = Catalog()
 DEFAULT = CATALOG.calibration("default")
@@ -157,6 +160,24 @@ def test_a_file_on_a_base_gets_the_parts_that_it_lacks(tmp_path: Path) -> None:
     # Written once more, nothing stands twice.
     again = family_text(path.read_text(encoding="utf-8"), values, name=None, source="a test", date="2026-12-01")
     assert again == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("every", "kept"), [(1, ["conc_1", "conc_2"]), (2, ["conc_1"]), (9, ["conc_1"])])
+def test_each_so_many_th_point_of_a_sweep(tmp_path: Path, every: int, kept: list[str]) -> None:
+    cases = read_case_file(write(tmp_path, [sweep("a"), sweep("b"), sweep("other", engine="sglang 0.5.9")])).cases
+    found = trials_of_family(cases, CATALOG, "vllm", every)
+    assert [(case.id, trial.points[0].stage) for case, trial in found] == [
+        (name, stage) for name in "ab" for stage in kept
+    ]
+
+
+def test_what_a_family_is_fitted_to(tmp_path: Path) -> None:
+    cases = read_case_file(
+        write(tmp_path, [inference_perf(), inference_perf("old", scored_set="other"), table(), sweep("sweep")])
+    ).cases
+    assert [case.id for case, _ in trials_of_family(cases, CATALOG, "vllm")] == ["perf", "sweep"]
+    with pytest.raises(InputError, match="no case of trtllm"):
+        trials_of_family(cases, CATALOG, "trtllm")
 
 
 def test_a_file_of_another_layout_is_refused() -> None:

@@ -43,13 +43,14 @@ class Fitted:
         return [point for point in self.points if metric in point.measured]
 
 
-def trials_of_family(cases: Sequence[Case], catalog: Catalog, family: str) -> list[tuple[Case, Trial]]:
+def trials_of_family(cases: Sequence[Case], catalog: Catalog, family: str, every: int = 1) -> list[tuple[Case, Trial]]:
     """The runs of the cases of a family of engines that count.
 
     Args:
         cases: the cases of a file.
         catalog: where models and GPUs are.
         family: ``vllm``, ``sglang`` or ``trtllm``.
+        every: of the runs of a case, only each so many-th; its first always.
 
     Raises:
         InputError: there is none.
@@ -68,7 +69,10 @@ def trials_of_family(cases: Sequence[Case], catalog: Catalog, family: str) -> li
             f"the file has no case of {family} that this version can fit",
             allowed=f"usable cases of the kinds {', '.join(KINDS)}, of one replica",
         )
-    return found
+    kept: list[tuple[Case, Trial]] = []
+    for name in dict.fromkeys(case.id for case, _ in found):
+        kept += [pair for pair in found if pair[0].id == name][::every]
+    return kept
 
 
 def fitted_cases(trials: Sequence[tuple[Case, Trial]], runs: Sequence[tuple[PointEffects, ...]]) -> tuple[Fitted, ...]:

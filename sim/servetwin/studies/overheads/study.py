@@ -154,7 +154,7 @@ class FamilyFit:
 
 def calibrate_serving(
     cases: CaseFile, catalog: Catalog, family: str, options: RunOptions, *, start: str | None = None,
-    leave_one_out: bool = False, progress: Progress | None = None,
+    leave_one_out: bool = False, every: int = 1, progress: Progress | None = None,
 ) -> FamilyFit:  # fmt: skip
     """Fit the constants of a family of engines to measured cases.
 
@@ -166,6 +166,7 @@ def calibrate_serving(
     options : what holds for every run
     start : the calibration to start from; None = that of the family
     leave_one_out : whether to fit again without each GPU and each model
+    every : of the points of a sweep, run only each so many-th, to save time
     progress : told after each run
 
     Raises
@@ -176,7 +177,7 @@ def calibrate_serving(
     name = start or CALIBRATIONS[family]
     calibration = catalog.calibration(name)
     file = Path(catalog.describe("calibrations", name)["file"])
-    trials = trials_of_family(cases.cases, catalog, family)
+    trials = trials_of_family(cases.cases, catalog, family, every)
     values = [constant.of(calibration) for constant in CONSTANTS]
     first = before = None
     for number in range(ROUNDS):
