@@ -237,24 +237,6 @@ def test_points_may_name_their_own_lengths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "lengths", "cache"),
-    [
-        ({"precision": "fp8"}, (1024, 1024), "fp8"),
-        ({"precision": "fp8"}, (1024, 128), None),
-        ({"precision": "bf16"}, (8192, 1024), None),
-        ({"model": "openai/gpt-oss-120b", "precision": "fp4"}, (1024, 8192), None),
-        ({"model": "openai/gpt-oss-120b", "precision": "fp4", "hardware": "B200-SXM"}, (1024, 8192), "fp8"),
-    ],
-)
-def test_sweeps_keep_their_cache_as_in_the_launch_commands(
-    tmp_path: Path, fields: dict[str, Any], lengths: tuple[int, int], cache: str | None
-) -> None:
-    workload = {"isl": lengths[0], "osl": lengths[1]}
-    trial, *_ = trials(tmp_path, sweep(**fields, workload=workload))
-    assert trial.scenario["cluster"].get("precision", {}).get("kv_cache") == cache
-
-
-@pytest.mark.parametrize(
     ("parallel", "degrees"),
     [
         ({"tp_size": 4, "attention_dp_size": 1, "moe_tp_size": 4, "moe_ep_size": 1}, {"tensor": 4}),
