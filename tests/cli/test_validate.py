@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,10 @@ def cases(tmp_path: Path) -> Path:
 def test_tables_and_files(cli: Cli, cases: Path, tmp_path: Path) -> None:
     done = cli("validate", cases, "--out", "scored", "--jobs", "1")
     assert done.code == 0, done.err
-    for words in ("14 cases", "5 scored", "1 excluded", "set vllm-0.15.1", "other-simulator", "furthest off"):
+    for words in (
+        "14 cases", "5 scored", "1 excluded", "set vllm-0.15.1", "engine vllm", "dense models", "h100-sxm",
+        "other-simulator", "furthest off",
+    ):  # fmt: skip
         assert words in done.out
     assert {path.name for path in (tmp_path / "scored").iterdir()} == {"report.md", "errors.csv", "validate.json"}
 
@@ -51,6 +55,10 @@ def test_json_is_one_document_whatever_the_number_of_jobs(cli: Cli, cases: Path)
     assert texts[0] == texts[1]
     answer = json.loads(texts[0])
     assert answer["seed"] == 5
+    assert answer["command"] == [
+        "servetwin", "validate", str(cases), "--case", "perf", "--case", "sweep", "--seed", "5",
+    ]  # fmt: skip
+    assert date.fromisoformat(answer["date"])
     assert set(answer["kinds"]) == {"serving", "concurrency_sweep"}
     assert {row["id"] for row in answer["cases"]} == {"perf", "sweep"}
 

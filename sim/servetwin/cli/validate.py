@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,9 @@ from servetwin.cli.guard import say
 from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
 from servetwin.errors import Interrupted, printable
+
+if TYPE_CHECKING:
+    from servetwin.studies.validation.one_run import RunOptions
 
 _OUT = typer.Option(
     "--out",
@@ -75,7 +80,10 @@ def validate(
     if finished.signal_number is not None:
         # What has ended is worth more than the seconds that writing it takes.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answer = build_document(todo, finished, seed=seed, published=table, changes=changes or ())
+    answer = build_document(
+        todo, finished, seed=seed, published=table, changes=changes or (), date=datetime.now(UTC).date().isoformat(),
+        command=_command(cases, kind or (), case or (), run_options),
+    )  # fmt: skip
     if out is not None:
         write(answer, out)
     _print(answer, out, quiet=quiet, as_json=json)
@@ -101,3 +109,13 @@ def _print(answer: dict[str, Any], out: Path | None, *, quiet: bool, as_json: bo
     if answer["unpredicted"] and not quiet:
         say(f"warning: {len(answer['unpredicted']):,} points of scored cases have no prediction (see unpredicted)")
     sys.stdout.flush()
+
+
+def _command(cases: Path, kinds: Sequence[str], ids: Sequence[str], run_options: RunOptions) -> list[str]:
+    """The words of the command line that gives the same answer."""
+    given: list[tuple[str, Sequence[object]]] = [
+        ("--kind", kinds), ("--case", ids), ("--seed", [] if run_options.seed is None else [run_options.seed]),
+        ("--set", run_options.changes), ("--catalog", run_options.catalog), ("--plugin", run_options.plugins),
+    ]  # fmt: skip
+    words = [word for option, values in given for value in values for word in (option, str(value))]
+    return ["servetwin", "validate", str(cases), *words, *(["--strict"] if run_options.strict else [])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -10,9 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
-from servetwin.report.validation_rows import Groups, error_rows, main_only
+from servetwin.report.validation_rows import LABELS, Groups, main_only, shown, wide_rows
 
 _QUIET = "dim"
+
+_NARROW = ("e2e_ms.p99",)
+"""Metrics of the short tables for which a terminal has no room."""
+
+_ARCHITECTURES = {"dense": "dense models", "moe": "mixtures of experts"}
 
 
 def print_validation(document: Mapping[str, Any], console: Console | None = None) -> None:
@@ -28,8 +33,7 @@ def print_validation(document: Mapping[str, Any], console: Console | None = None
 def validation_view(document: Mapping[str, Any]) -> Group:
     """The tables, for a rich console of any width."""
     parts: list[RenderableType] = [_heading(document["counts"], document["seed"])]
-    groups = {**{f"set {name}": table for name, table in document["sets"].items()}, **document["kinds"]}
-    parts += [Text(), _errors(groups)]
+    parts += [Text(), _errors(_sections(document))]
     if document["peers"]:
         parts += [Text(), _peers(document["peers"])]
     if document["worst"]:
@@ -49,31 +53,36 @@ def _heading(counts: Mapping[str, Any], seed: int) -> Text:
     return text
 
 
-def _errors(groups: Groups) -> Table:
-    rows = error_rows(main_only(groups), (_mean, _median, lambda row: _signed(row["signed_mean"]), _number))
-    return _table(
-        "absolute error over cases", ("", "metric", "mean", "median", "signed", "n"), _named_once(rows), texts=2
-    )
+def _sections(document: Mapping[str, Any]) -> list[Groups]:
+    """What the table of errors is divided into: sets, kinds, engines, dense and mixtures of experts, hardware."""
+    return [
+        {f"set {name}": found for name, found in document["sets"].items()},
+        document["kinds"],
+        {f"engine {name}": found for name, found in document["engines"].items()},
+        {_ARCHITECTURES.get(name, name): found for name, found in document["architectures"].items()},
+        document["hardware"],
+    ]
+
+
+def _errors(sections: Sequence[Groups]) -> Table:
+    """One row a group, so that a screen shows all of them."""
+    metrics = shown({name: found for groups in sections for name, found in groups.items()}, _NARROW)
+    columns = ("", *(LABELS[metric] for metric in metrics), "n")
+    rows = [wide_rows(groups, metrics, _absolute_and_signed) for groups in sections if groups]
+    return _table("mean absolute error over cases, and mean signed error [%]", columns, rows, texts=1)
 
 
 def _peers(peers: Groups) -> Table:
     groups = {simulator: metrics for simulator, metrics in main_only(peers).items() if metrics}
-    rows = error_rows(groups, (_mean, _median, lambda row: _percent(row["servetwin_mape_mean"]), _number))
-    columns = ("", "metric", "mean", "median", "servetwin mean", "n")
-    return _table("other simulators on the same cases", columns, _named_once(rows), texts=2)
-
-
-def _named_once(rows: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """The rows, each group named in its first one only."""
-    last = None
-    for group, *cells in rows:
-        yield ("" if group == last else group, *cells)
-        last = group
+    metrics = shown(groups, _NARROW)
+    columns = ("", *(LABELS[metric] for metric in metrics), "n")
+    rows = [wide_rows(groups, metrics, _theirs_and_ours)]
+    return _table("other simulators, and servetwin on the same figures [%]", columns, rows, texts=1)
 
 
 def _worst(worst: Sequence[Mapping[str, Any]]) -> Table:
     rows = [(row["id"], row["metric"], _percent(row["mape"]), _signed(row["signed_mean"])) for row in worst]
-    return _table("furthest off", ("case", "metric", "error", "signed"), rows, texts=2)
+    return _table("furthest off", ("case", "metric", "error", "signed"), [rows], texts=2)
 
 
 def _reasons(not_yet: Sequence[Mapping[str, Any]]) -> Table:
@@ -81,31 +90,31 @@ def _reasons(not_yet: Sequence[Mapping[str, Any]]) -> Table:
     for row in not_yet:
         counts[row["reason"]] = counts.get(row["reason"], 0) + 1
     rows = [(reason, str(count)) for reason, count in sorted(counts.items(), key=lambda item: -item[1])]
-    return _table("not yet possible", ("why", "cases"), rows, texts=1)
+    return _table("not yet possible", ("why", "cases"), [rows], texts=1)
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int) -> Table:
+def _table(title: str, columns: Sequence[str], sections: Iterable[Iterable[Sequence[str]]], *, texts: int) -> Table:
+    """A table, with an empty line between sections."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for place, column in enumerate(columns):
         table.add_column(
             column, justify="left" if place < texts else "right", header_style=_QUIET, overflow="fold",
             no_wrap=place >= texts,
         )  # fmt: skip
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+    for number, rows in enumerate(sections):
+        if number:
+            table.add_row()
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
-def _mean(row: Mapping[str, Any]) -> str:
-    return _percent(row["mape_mean"])
+def _absolute_and_signed(row: Mapping[str, Any]) -> str:
+    return f"{row['mape_mean']:,.1f} {row['signed_mean']:+,.1f}"
 
 
-def _median(row: Mapping[str, Any]) -> str:
-    return _percent(row["mape_median"])
-
-
-def _number(row: Mapping[str, Any]) -> str:
-    return str(row["n"])
+def _theirs_and_ours(row: Mapping[str, Any]) -> str:
+    return f"{row['mape_mean']:,.1f} / {row['servetwin_mape_mean']:,.1f}"
 
 
 def _percent(value: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from servetwin.report.validation_rows import MAIN, Groups, error_rows, main_only
+from servetwin.report.markdown import one, signed, table
+from servetwin.report.validation_rows import MAIN, TEXTS, Groups, case_rows, error_rows, main_only
 
 
 def report(document: Mapping[str, Any]) -> str:
@@ -18,6 +19,11 @@ def report(document: Mapping[str, Any]) -> str:
         _errors(document["kinds"], "kind"),
         "## Errors by set",
         _errors(document["sets"], "set"),
+        "## Errors by engine, hardware and architecture",
+        "Of all kinds together, in the metrics of the short tables.",
+        _errors(main_only(document["engines"]), "engine"),
+        _errors(main_only(document["hardware"]), "hardware"),
+        _errors(main_only(document["architectures"]), "architecture"),
         "## Other simulators",
         "Errors in % on the cases that both they and servetwin predict, with the mean error of servetwin on the same.",
         _peers(document["peers"]),
@@ -26,15 +32,20 @@ def report(document: Mapping[str, Any]) -> str:
         "By the metric that matters for their kind: "
         + ", ".join(f"{kind}: {metric}" for kind, metric in document["primary_metrics"].items())
         + ".",
-        _markdown(
+        table(
             ("case", "kind", "metric", "error [%]", "signed [%]", "points"),
             [
-                (row["id"], row["kind"], row["metric"], _one(row["mape"]), _sign(row["signed_mean"]), row["points"])
+                (row["id"], row["kind"], row["metric"], one(row["mape"]), signed(row["signed_mean"]), row["points"])
                 for row in document["worst"]
             ],
+            texts=3,
         ),
         *_per_request(document["per_request"]),
         "## Every case",
+        "Signed errors in %, the mean over the scored points of the case; and the mean absolute error in the metric by "
+        "which its kind is ordered.",
+        _rows(document),
+        "## Every point",
         "Scored stages; `errors.csv` has every stage and statistic.",
         _cases(document["cases"]),
         "## Without a score",
@@ -70,48 +81,55 @@ def _opening(document: Mapping[str, Any]) -> str:
 
 def _errors(groups: Groups, name: str) -> str:
     cells = (_mean, _median, _signed, _number)
-    return _markdown((name, "metric", "MAPE mean", "median", "signed", "n"), error_rows(groups, cells))
+    return table((name, "metric", "MAPE mean", "median", "signed", "n"), error_rows(groups, cells), texts=2)
 
 
 def _peers(found: Groups) -> str:
     groups = {simulator: metrics for simulator, metrics in main_only(found).items() if metrics}
-    cells = (_mean, _median, _signed, _number, lambda row: _one(row["servetwin_mape_mean"]))
+    cells = (_mean, _median, _signed, _number, lambda row: one(row["servetwin_mape_mean"]))
     head = ("simulator", "metric", "MAPE mean", "median", "signed", "n", "servetwin")
-    return _markdown(head, error_rows(groups, cells))
+    return table(head, error_rows(groups, cells), texts=2)
 
 
 def _published(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
-    table = _markdown(
+    found = table(
         ("set", "simulator", "metric", "n", "MAPE mean", "median", "p90", "signed"),
         [
-            (row["case_set"], row["simulator"], row["metric"], round(row["n_experiments"]), _one(row["mape_mean_pct"]),
-             _one(row["mape_median_pct"]), _one(row["mape_p90_pct"]), _sign(row["mean_signed_error_pct"]))
+            (row["case_set"], row["simulator"], row["metric"], round(row["n_experiments"]), one(row["mape_mean_pct"]),
+             one(row["mape_median_pct"]), one(row["mape_p90_pct"]), signed(row["mean_signed_error_pct"]))
             for row in rows
         ],
+        texts=3,
     )  # fmt: skip
-    return ["As collected in the table beside the cases, on their publishers' own selections:", table]
+    return ["As collected in the table beside the cases, on their publishers' own selections:", found]
 
 
 def _per_request(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
-    table = _markdown(
+    found = table(
         ("case", "stage", "median error of E2E [%]", "requests"),
-        [(row["id"], row["stage"], _one(row["median_error_pct"]), row["n"]) for row in rows],
+        [(row["id"], row["stage"], one(row["median_error_pct"]), row["n"]) for row in rows],
+        texts=2,
     )
-    return ["## Single requests", "Runs that replay recorded requests: the absolute error of each one's E2E.", table]
+    return ["## Single requests", "Runs that replay recorded requests: the absolute error of each one's E2E.", found]
+
+
+def _rows(document: Mapping[str, Any]) -> str:
+    head, rows = case_rows(document["scores"], document["primary_metrics"], signed)
+    return table(head, rows, texts=TEXTS)
 
 
 def _cases(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [
         (row["id"], row["stage"], row["metric"], f"{row['predicted']:.5g}", f"{row['measured']:.5g}",
-         _sign(row["error_pct"]))
+         signed(row["error_pct"]))
         for row in rows
         if row["scored"] and row["metric"] in MAIN
     ]  # fmt: skip
-    return _markdown(("case", "stage", "metric", "simulated", "measured", "error [%]"), cells)
+    return table(("case", "stage", "metric", "simulated", "measured", "error [%]"), cells, texts=3)
 
 
 def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -139,31 +157,17 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"- {row['text']} ({row['cases']} cases)" for row in rows) or "- none"
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 def _mean(row: Mapping[str, Any]) -> str:
-    return _one(row["mape_mean"])
+    return one(row["mape_mean"])
 
 
 def _median(row: Mapping[str, Any]) -> str:
-    return _one(row["mape_median"])
+    return one(row["mape_median"])
 
 
 def _signed(row: Mapping[str, Any]) -> str:
-    return _sign(row["signed_mean"])
+    return signed(row["signed_mean"])
 
 
 def _number(row: Mapping[str, Any]) -> str:
     return str(row["n"])
-
-
-def _one(value: float) -> str:
-    return f"{value:.1f}"
-
-
-def _sign(value: float) -> str:
-    return f"{value:+.1f}"

@@ -8,6 +8,17 @@ from typing import Any
 MAIN = ("ttft_ms.mean", "ttft_ms.p99", "tpot_ms.mean", "e2e_ms.mean", "e2e_ms.p99", "output_throughput", "speedup")
 """The metrics of the short tables."""
 
+LABELS = {
+    "ttft_ms.mean": "TTFT", "ttft_ms.p99": "TTFT p99", "tpot_ms.mean": "TPOT", "e2e_ms.mean": "E2E",
+    "e2e_ms.p99": "E2E p99", "output_throughput": "tokens/s", "speedup": "speedup",
+}  # fmt: skip
+"""What heads the columns of wide tables, for each of ``MAIN``."""
+
+_TRAITS = ("hardware", "model", "precision", "engine")
+
+TEXTS = 1 + len(_TRAITS)
+"""Columns of text in the table of ``case_rows``."""
+
 Groups = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Errors by group (a kind, a set, a simulator) and metric."""
 
@@ -38,3 +49,59 @@ def error_rows(groups: Groups, cells: Sequence[Cell]) -> list[tuple[str, ...]]:
         if not metrics:
             rows.append((group, "–", *("–" for _ in cells[1:]), "0"))
     return rows
+
+
+def shown(groups: Groups, left_out: Sequence[str] = ()) -> list[str]:
+    """Those of ``MAIN`` that any of the groups has: the columns of a wide table.
+
+    Args:
+        groups: the errors.
+        left_out: metrics for which there is no room.
+    """
+    found = {metric for metrics in groups.values() for metric in metrics}
+    return [metric for metric in MAIN if metric in found and metric not in left_out]
+
+
+def wide_rows(groups: Groups, metrics: Sequence[str], cell: Cell) -> list[tuple[str, ...]]:
+    """A row for each group: group, a cell for each metric, the number of cases of the metric that has the most.
+
+    Args:
+        groups: the errors.
+        metrics: the columns.
+        cell: the text for the errors of a metric.
+    """
+    return [
+        (
+            group,
+            *(cell(found[metric]) if metric in found else "–" for metric in metrics),
+            str(max((row["n"] for row in found.values()), default=0)),
+        )
+        for group, found in groups.items()
+    ]
+
+
+def case_rows(
+    scores: Sequence[Mapping[str, Any]], primary: Mapping[str, str], number: Callable[[float], str]
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The scored cases, a row each: the names of the columns, and the rows.
+
+    Behind the signed errors stands the absolute error by which the cases of a kind are ordered, which counts where
+    points of opposite sign cancel.
+
+    Args:
+        scores: the scored cases, see ``build_document``.
+        primary: the metric that orders the cases of a kind.
+        number: the text of a signed error.
+    """
+    metrics = shown({row["id"]: row["errors"] for row in scores})
+    head = ["case", *_TRAITS, *(LABELS[metric] for metric in metrics), "absolute", "points"]
+    rows = []
+    for row in scores:
+        errors = row["errors"]
+        main = errors.get(primary.get(row["kind"], ""))
+        rows.append((
+            row["id"], *(row[trait] for trait in _TRAITS),
+            *(number(errors[metric]["signed_mean"]) if metric in errors else "–" for metric in metrics),
+            f"{main['mape']:.1f}" if main else "–", str(max(found["points"] for found in errors.values())),
+        ))  # fmt: skip
+    return head, rows

@@ -10,8 +10,20 @@ from servetwin.studies.validation.cases import KINDS
 from servetwin.studies.validation.peers import peers
 from servetwin.studies.validation.plan import Plan
 from servetwin.studies.validation.running import Finished
-from servetwin.studies.validation.scoring import PRIMARY, Entry, case_errors, error_tables, grouped, is_scored, worst
+from servetwin.studies.validation.scoring import (
+    PRIMARY,
+    CaseError,
+    Entry,
+    case_errors,
+    error_tables,
+    grouped,
+    is_scored,
+    worst,
+)
 from servetwin.studies.validation.trial import Outcome
+
+_GROUPINGS = {"engines": "engine", "hardware": "hardware", "architectures": "architecture"}
+"""Keys of the document that hold the errors by a trait of the cases."""
 
 
 def build_document(
@@ -21,6 +33,8 @@ def build_document(
     seed: int | None = None,
     published: Sequence[Mapping[str, Any]] = (),
     changes: Sequence[str] = (),
+    command: Sequence[str] = (),
+    date: str | None = None,
 ) -> dict[str, Any]:
     """Everything that was found: errors by kind, set and case, peers, and the cases without a score.
 
@@ -30,6 +44,8 @@ def build_document(
         seed: of the random streams.
         published: what was published of the accuracy of other simulators.
         changes: overrides of scenario fields.
+        command: the words of the command line that gives the same answer.
+        date: the day of the runs, as ``2026-11-30``.
     """
     cases = todo.cases
     entries, missing = _entries(todo, finished.outcomes)
@@ -39,12 +55,15 @@ def build_document(
     kinds += sorted({case.kind for case in cases} - set(kinds))
     by_kind = grouped({case_index: case.kind for case_index, case in enumerate(cases)}, errors)
     by_set = grouped({case_index: case.set_name for case_index, case in enumerate(cases)}, errors)
+    traits = {case_index: found.columns() for case_index, found in todo.traits.items()}
     return {
         "kinds": {kind: error_tables(by_kind.get(kind, ())) for kind in kinds},
         "sets": {name: error_tables(by_set[name]) for name in sorted(by_set, key=lambda name: name == "other")},
+        **{plural: _by_trait(trait, traits, errors) for plural, trait in _GROUPINGS.items()},
+        "scores": _scores(todo, errors),
         "cases": [_row(todo, entry) for entry in entries if entry.predicted is not None],
-        "not_yet": [{"id": cases[case_index].id, "reason": reason} for case_index, reason in sorted(not_yet.items())],
-        "excluded": [{"id": cases[case_index].id, "reason": _why(todo, case_index)} for case_index in todo.excluded],
+        "not_yet": [_left_out(todo, case_index, reason) for case_index, reason in sorted(not_yet.items())],
+        "excluded": [_left_out(todo, case_index, _why(todo, case_index)) for case_index in todo.excluded],
         "worst": [
             {
                 "id": cases[error.case_index].id, "kind": cases[error.case_index].kind, "metric": error.metric,
@@ -68,6 +87,8 @@ def build_document(
         "primary_metrics": {kind: PRIMARY[kind] for kind in kinds if kind in PRIMARY},
         "seed": seed if seed is not None else 0,
         "overrides": list(changes),
+        "command": list(command),
+        "date": date,
         "version": __version__,
         "interrupted": finished.signal_number is not None,
     }  # fmt: skip
@@ -101,11 +122,38 @@ def _without_any(todo: Plan, outcomes: Mapping[int, Outcome], missing: Mapping[t
     return found
 
 
+def _by_trait(
+    trait: str, traits: Mapping[int, Mapping[str, str]], errors: Sequence[CaseError]
+) -> dict[str, dict[str, dict[str, float | int]]]:
+    """The errors of all kinds together by one trait of the cases, the trait's values in alphabetic order."""
+    groups = grouped({case_index: found[trait] for case_index, found in traits.items()}, errors)
+    return {name: error_tables(groups[name]) for name in sorted(groups)}
+
+
+def _scores(todo: Plan, errors: Sequence[CaseError]) -> list[dict[str, Any]]:
+    """The scored cases, a row each, with their error in every metric."""
+    by_case: dict[int, dict[str, dict[str, float | int]]] = {}
+    for error in errors:
+        found = {"mape": error.absolute, "signed_mean": error.signed, "points": error.points}
+        by_case.setdefault(error.case_index, {})[error.metric] = found
+    rows = []
+    for case_index in sorted(by_case):
+        case, traits = todo.cases[case_index], todo.traits[case_index].columns()
+        rows.append({"id": case.id, "kind": case.kind, "set": case.set_name, **traits, "errors": by_case[case_index]})
+    return rows
+
+
+def _left_out(todo: Plan, case_index: int, reason: str) -> dict[str, str]:
+    case = todo.cases[case_index]
+    return {"id": case.id, "kind": case.kind, "reason": reason}
+
+
 def _row(todo: Plan, entry: Entry) -> dict[str, Any]:
     case = todo.cases[entry.case_index]
     return {
         "id": case.id, "kind": case.kind, "stage": entry.stage, "metric": entry.metric, "predicted": entry.predicted,
         "measured": entry.measured, "error_pct": entry.error_pct, "scored": entry.scored, "set": case.set_name,
+        **todo.traits[entry.case_index].columns(),
     }  # fmt: skip
 
 

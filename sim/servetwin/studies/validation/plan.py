@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds import trials_of
+from servetwin.studies.validation.traits import Traits, traits_of
 from servetwin.studies.validation.trial import NotYet, Trial
 
 
@@ -20,12 +21,14 @@ class Plan:
         trials: the runs, each with the place of its case among ``cases``.
         not_yet: why a case has no run, by the place of the case among ``cases``.
         excluded: places of the cases that may not be scored.
+        traits: hardware, engine and model of each case that has a run, by the place of the case among ``cases``.
     """
 
     cases: tuple[Case, ...]
     trials: list[tuple[int, Trial]] = field(default_factory=list)
     not_yet: dict[int, str] = field(default_factory=dict)
     excluded: list[int] = field(default_factory=list)
+    traits: dict[int, Traits] = field(default_factory=dict)
 
 
 def make_plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
@@ -44,7 +47,11 @@ def make_plan(cases: Sequence[Case], catalog: Catalog) -> Plan:
             found.excluded.append(case_index)
             continue
         try:
-            found.trials += [(case_index, trial) for trial in trials_of(case, catalog)]
+            trials = trials_of(case, catalog)
         except NotYet as answer:
             found.not_yet[case_index] = answer.reason
+            continue
+        found.trials += [(case_index, trial) for trial in trials]
+        if trials:
+            found.traits[case_index] = traits_of(case, trials[0], catalog)
     return found

@@ -179,10 +179,20 @@ def _native_weights(name: str, catalog: Catalog) -> str:
     return catalog.model(name).native_weights
 
 
+def engine_family(text: str) -> str:
+    """The family of the engine that a case names: ``sglang``, ``trtllm`` or, whatever else it says, ``vllm``.
+
+    >>> engine_family("TensorRT-LLM (PyTorch backend, trtllm-bench)")
+    'trtllm'
+    """
+    lowered = text.lower()
+    return "sglang" if "sglang" in lowered else "trtllm" if re.search(r"trt-?llm|tensorrt", lowered) else "vllm"
+
+
 def _engine(text: str, flags: list[str]) -> dict[str, str]:
     """The engine of a case, or what stands for it."""
     lowered = text.lower()
-    family = "sglang" if "sglang" in lowered else "trtllm" if re.search(r"trt-?llm|tensorrt", lowered) else "vllm"
+    family = engine_family(text)
     found = _VERSION.match(lowered)
     version = found[1] if found and "nightly" not in lowered else None
     if family != "vllm":

@@ -11,10 +11,11 @@ from typing import Any
 
 from servetwin.errors import InputError
 from servetwin.report.validation_markdown import report
+from servetwin.studies.validation.traits import COLUMNS as TRAITS
 
 FILES = ("validate.json", "errors.csv", "report.md")
 
-_COLUMNS = ("id", "kind", "set", "stage", "metric", "scored", "predicted", "measured", "error_pct")
+_COLUMNS = ("id", "kind", "set", *TRAITS, "stage", "metric", "scored", "predicted", "measured", "error_pct")
 
 
 def write(document: Mapping[str, Any], out: Path) -> None:

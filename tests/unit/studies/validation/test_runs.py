@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.studies.validation.small_cases import everything, inference_perf, sweep, write, write_gz
+from tests.unit.studies.validation.small_cases import everything, inference_perf, sweep, table, write, write_gz
 
 from servetwin.catalog import Catalog
 from servetwin.errors import InputError, Interrupted
@@ -67,6 +67,37 @@ def test_the_document_is_that_of_the_interface(answer: dict[str, Any]) -> None:
     assert answer["kinds"]["serving"]["e2e_ms.mean"]["mape_mean"] == pytest.approx(abs(summary["error_pct"]))
     assert [row["scored"] for row in answer["cases"] if row["stage"] == "stage_0"] == [False] * 5
     assert answer["peers"]["other-simulator"]["tpot_ms.mean"]["mape_mean"] == pytest.approx(100)
+
+
+def test_every_row_says_what_was_measured(answer: dict[str, Any]) -> None:
+    rows = {row["id"]: row for row in answer["scores"]}
+    assert [row["id"] for row in answer["scores"]] == ["perf", "sweep", "table", "profile", "aggregated"]
+    assert answer["counts"]["scored"] == len(rows)
+    expected = {
+        "hardware": "h100-sxm", "engine": "vllm", "model": "llama-3.1-8b", "precision": "bf16", "architecture": "dense",
+    }  # fmt: skip
+    for row in answer["scores"] + answer["cases"]:
+        assert {trait: row[trait] for trait in expected} == expected
+    errors = rows["sweep"]["errors"]["tpot_ms.mean"]
+    points = [row["error_pct"] for row in answer["cases"] if row["id"] == "sweep" and row["metric"] == "tpot_ms.mean"]
+    assert errors["points"] == len(points) == 2
+    assert errors["mape"] == pytest.approx(sum(map(abs, points)) / 2)
+    assert errors["signed_mean"] == pytest.approx(sum(points) / 2)
+
+
+def test_groups_of_all_kinds(tmp_path: Path) -> None:
+    mixture = sweep("experts", model="mistralai/Mixtral-8x7B-v0.1", hardware="H200", engine="SGLang 0.5.9", tp=2)
+    mixture["parallel"] = {**mixture["parallel"], "tp_size": 2}
+    todo = planned(tmp_path, [sweep(), table(engine="TensorRT-LLM 1.0"), mixture])
+    found = build_document(todo, run_plan(todo, RunOptions()))
+    assert list(found["engines"]) == ["sglang", "trtllm", "vllm"]
+    assert list(found["hardware"]) == ["h100-sxm", "h200-sxm"]
+    assert list(found["architectures"]) == ["dense", "moe"]
+    assert set(found["engines"]["trtllm"]) == {"output_throughput"}
+    (row,) = [row for row in found["scores"] if row["id"] == "experts"]
+    assert (row["engine"], row["architecture"]) == ("sglang", "moe")
+    assert found["architectures"]["moe"]["tpot_ms.mean"]["mape_mean"] == row["errors"]["tpot_ms.mean"]["mape"]
+    assert found["hardware"]["h100-sxm"]["tpot_ms.mean"]["n"] == 1
 
 
 def test_repeated_runs_are_predicted_by_one(answer: dict[str, Any]) -> None:
@@ -161,8 +192,16 @@ def test_files(tmp_path: Path, answer: dict[str, Any]) -> None:
     rows = list(csv.DictReader(io.StringIO(errors_csv(answer))))
     assert len(rows) == len(answer["cases"])
     assert float(rows[0]["error_pct"]) == pytest.approx(answer["cases"][0]["error_pct"])
+    assert {row["engine"] for row in rows} == {"vllm"} and {row["architecture"] for row in rows} == {"dense"}
     text = report(answer)
-    for words in ("| serving | tpot_ms.mean |", "other-simulator", "needs speculative decoding", "`spoilt`"):
+    for words in (
+        "| serving | tpot_ms.mean |",
+        "| h100-sxm | tpot_ms.mean |",
+        "| sweep | h100-sxm | llama-3.1-8b |",
+        "other-simulator",
+        "needs speculative decoding",
+        "`spoilt`",
+    ):
         assert words in text
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
