@@ -24,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import capacity_100b
+import docs_accuracy
 import docs_lists
 import docs_profiles
 import docs_schema
@@ -31,6 +32,8 @@ import docs_schema
 ROOT = Path(__file__).resolve().parents[1]
 
 PARTS: dict[str, Callable[[], str]] = {
+    "accuracy in short": docs_accuracy.in_short,
+    "accuracy against other simulators": docs_accuracy.against_others,
     "scenario reference": docs_schema.scenario_reference,
     "policies": docs_lists.policies,
     "commands": docs_lists.commands,

@@ -8,8 +8,10 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from tests.docs.test_accuracy_page import quoted
 
 from servetwin.catalog import Catalog
+from servetwin.report.validation_rows import LABELS
 from servetwin.studies.validation import CaseFile, RunOptions, build_document, make_plan, read_case_file, run_plan
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "validation" / "cases.json"
@@ -75,6 +77,16 @@ def test_means_are_near_the_measured_ones(case: str) -> None:
 def test_single_requests_of_a_replayed_recording() -> None:
     (row,) = answer(REPLAYED)["per_request"]
     assert row["median_error_pct"] < 4
+
+
+@pytest.mark.parametrize("case", SUBSET)
+def test_the_page_says_what_the_runs_say(case: str) -> None:
+    """Whoever changes the physics writes docs/accuracy.md again: validate, then scripts/accuracy."""
+    (row,) = [row for table in quoted.tables("## Every case") for row in table if row["case"] == case]
+    found = errors(case)
+    for metric, label in LABELS.items():
+        if metric in found:
+            assert float(row[label]) == pytest.approx(found[metric], abs=0.06), f"{label}: run scripts/accuracy"
 
 
 def test_errors_over_the_subset() -> None:

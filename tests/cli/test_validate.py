@@ -52,7 +52,8 @@ def test_json_is_one_document_whatever_the_number_of_jobs(cli: Cli, cases: Path)
         cli("validate", cases, "--case", "perf", "--case", "sweep", "--json", "--seed", "5", "--jobs", jobs).out
         for jobs in ("1", "2")
     ]
-    assert texts[0] == texts[1]
+    # The day may change between the two.
+    assert len({text.replace(json.loads(text)["date"], "today") for text in texts}) == 1
     answer = json.loads(texts[0])
     assert answer["seed"] == 5
     assert answer["command"] == [

@@ -35,7 +35,9 @@ def test_ci_installs_and_tests_as_the_readme_says() -> None:
     assert "servetwin" in text and "run --out results" in text
 
 
-@pytest.mark.parametrize("name", [".ci/run", "scripts/check", "scripts/docs", "scripts/lint", "scripts/test"])
+@pytest.mark.parametrize(
+    "name", [".ci/run", *(f"scripts/{name}" for name in ("accuracy", "check", "docs", "lint", "test"))]
+)
 def test_scripts_are_executable_bash(name: str) -> None:
     """A newcomer types their names."""
     assert _read(name).startswith("#!/usr/bin/env bash\n")
