@@ -11,7 +11,17 @@ from typing import Any
 from accuracy_notes import Notes, Target
 
 from servetwin.report.markdown import one, signed, table
-from servetwin.report.validation_rows import LABELS, TEXTS, Groups, case_rows, error_rows, main_only, shown, wide_rows
+from servetwin.report.validation_rows import (
+    LABELS,
+    TEXTS,
+    Groups,
+    case_rows,
+    cases_by,
+    error_rows,
+    main_only,
+    shown,
+    wide_rows,
+)  # fmt: skip
 from servetwin.studies.validation.scoring import mape
 
 Document = Mapping[str, Any]
@@ -101,23 +111,24 @@ def _named_once(rows: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
 
 @_part("engines")
 def _engines(document: Document, _: Notes) -> str:
-    return _wide("engine", document["engines"])
+    return _wide("engine", document["engines"], document)
 
 
 @_part("hardware")
 def _hardware(document: Document, _: Notes) -> str:
-    return _wide("hardware", document["hardware"])
+    return _wide("hardware", document["hardware"], document)
 
 
 @_part("architectures")
 def _architectures(document: Document, _: Notes) -> str:
-    return _wide("architecture", document["architectures"])
+    return _wide("architecture", document["architectures"], document)
 
 
-def _wide(name: str, groups: Groups) -> str:
-    metrics = shown(groups)
-    rows = wide_rows({f"`{group}`": found for group, found in groups.items()}, metrics, _three)
-    return table((name, *(LABELS[metric] for metric in metrics), "n"), rows)
+def _wide(column: str, groups: Groups, document: Document) -> str:
+    metrics = shown(groups, ["e2e_ms.p99"])
+    rows = wide_rows(groups, metrics, _three, cases_by(document["scores"], column))
+    coded = ((f"`{group}`", *cells) for group, *cells in rows)
+    return table((column, *(LABELS[metric] for metric in metrics), "cases"), coded)
 
 
 def _three(row: Mapping[str, Any]) -> str:
@@ -172,13 +183,19 @@ def _published(document: Document, _: Notes) -> str:
 @_part("worst")
 def _worst(document: Document, notes: Notes) -> str:
     scores = {score["id"]: score for score in document["scores"]}
-    lines = []
+    lines: list[str] = []
+    places: dict[str | None, int] = {}
     for place, row in enumerate(document["worst"], 1):
         score = scores[row["id"]]
         error = f"{LABELS[row['metric']]} {signed(row['signed_mean'])} %"
         if row["points"] > 1:
             error += f" over {row['points']} points (absolute {one(row['mape'])} %)"
-        why = notes.why(row["id"], row["signed_mean"]) or "**Not analysed.**"
+        why = notes.why(row["id"], row["signed_mean"])
+        first = places.setdefault(why, place)
+        if why is None:
+            why = "**Not analysed.**"
+        elif first != place:
+            why = f"As number {first}."
         words = f"{score['model']} in {score['precision']}, {score['hardware']}, {score['engine']}"
         lines.append(f"{place}. `{row['id']}` ({words}): {error}. {why}")
     return "\n".join(lines)
@@ -223,24 +240,29 @@ def _waiting(document: Document, _: Notes) -> str:
 
 @_part("excluded")
 def _excluded(document: Document, _: Notes) -> str:
-    return _by_reason([{**row, "reason": row["reason"].replace("_", " ")} for row in document["excluded"]])
+    said = (row["reason"].partition(": ")[2].replace("_", " ") or "nothing" for row in document["excluded"])
+    return _by_reason([{**row, "reason": reason} for row, reason in zip(document["excluded"], said, strict=True)])
 
 
 def _by_reason(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Reasons and kinds with their numbers of cases, the most frequent first."""
-    counts = Counter((row["reason"], row["kind"]) for row in rows)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    cells = [(reason, f"`{kind}`", count) for (reason, kind), count in ordered]
-    return table(("reason", "kind", "cases"), [*cells, ("**all**", "", len(rows))], texts=2)
+    """Reasons with their kinds and numbers of cases, the most frequent first."""
+    kinds: dict[str, Counter[str]] = {}
+    for row in rows:
+        kinds.setdefault(row["reason"], Counter())[row["kind"]] += 1
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1].total(), item[0]))
+    cells = [(reason, ", ".join(f"`{kind}`" for kind in found), found.total()) for reason, found in ordered]
+    return table(("reason", "kinds", "cases"), [*cells, ("**all**", "", len(rows))], texts=2)
 
 
 @_part("unpredicted")
 def _unpredicted(document: Document, _: Notes) -> str:
-    counts = Counter((row["reason"], row["id"]) for row in document["unpredicted"])
-    if not counts:
+    found: dict[str, Counter[str]] = {}
+    for row in document["unpredicted"]:
+        found.setdefault(row["reason"], Counter())[row["id"]] += 1
+    if not found:
         return "Every point of the scored cases has a prediction."
-    cells = [(reason, f"`{case}`", count) for (reason, case), count in counts.items()]
-    return table(("points of scored cases without a prediction", "case", "points"), cells, texts=2)
+    cells = [(reason, ", ".join(ids), ids.total()) for reason, ids in found.items()]
+    return table(("points of scored cases without a prediction", "of", "points"), cells, texts=2)
 
 
 @_part("assumptions")

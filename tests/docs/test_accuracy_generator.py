@@ -139,11 +139,25 @@ def test_a_worst_case_has_its_analysis_or_says_that_it_has_none(notes: Any) -> N
     assert lines[2].endswith("TPOT -4.0 % over 3 points (absolute 4.0 %). The host is slow.")
 
 
+def test_an_analysis_is_written_once(notes: Any) -> None:
+    again = score("sweep-c", "concurrency_sweep", tpot_ms__mean=error(-3.0))
+    worst = result()["worst"][2:]
+    twice = [*worst, {**worst[0], "id": "sweep-c", **error(-3.0)}]
+    text = page(notes, result(scores=[*result()["scores"], again], worst=twice))
+    assert text.count("The host is slow.") == 1
+    assert "TPOT -3.0 %. As number 1." in text
+
+
+def test_groups_count_all_their_cases(notes: Any) -> None:
+    """Of the two cases of vLLM only one has a TPOT."""
+    assert "| `vllm` | 8.0 / 8.0 / -8.0 | 2 |" in page(notes)
+
+
 def test_what_has_no_score(notes: Any) -> None:
     text = page(notes)
     assert "| needs drafts | `spec_decode` | 1 |" in text
-    assert "| not usable for scoring: client timed out | `serving` | 1 |" in text
-    assert "| too long | `sweep-b` | 1 |" in text
+    assert "| client timed out | `serving` | 1 |" in text
+    assert "| too long | sweep-b | 1 |" in text
     assert "| constants are lent | 1 |" in text
     assert "every point" in page(notes, result(unpredicted=[])).lower()
 

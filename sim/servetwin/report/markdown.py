@@ -22,10 +22,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int =
 def one(value: float) -> str:
     """A figure with one decimal.
 
-    >>> one(12.34)
-    '12.3'
+    >>> one(1234.56)
+    '1,234.6'
     """
-    return f"{value:.1f}"
+    return f"{value:,.1f}"
 
 
 def signed(value: float) -> str:
@@ -34,5 +34,5 @@ def signed(value: float) -> str:
     >>> signed(2), signed(-0.01)
     ('+2.0', '0.0')
     """
-    text = f"{value:+.1f}"
+    text = f"{value:+,.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text

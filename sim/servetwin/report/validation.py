@@ -10,14 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
-from servetwin.report.validation_rows import LABELS, Groups, main_only, shown, wide_rows
+from servetwin.report.markdown import signed
+from servetwin.report.validation_rows import LABELS, Groups, cases_by, main_only, shown, wide_rows
 
 _QUIET = "dim"
 
 _NARROW = ("e2e_ms.p99",)
 """Metrics of the short tables for which a terminal has no room."""
 
-_ARCHITECTURES = {"dense": "dense models", "moe": "mixtures of experts"}
+_SECTIONS = (
+    ("sets", "set", "set {}"), ("kinds", "kind", "{}"), ("engines", "engine", "engine {}"),
+    ("architectures", "architecture", "{} models"), ("hardware", "hardware", "{}"),
+)  # fmt: skip
+"""What the table of errors is divided into: key of the document, column of the cases, how a row is called."""
 
 
 def print_validation(document: Mapping[str, Any], console: Console | None = None) -> None:
@@ -33,7 +38,7 @@ def print_validation(document: Mapping[str, Any], console: Console | None = None
 def validation_view(document: Mapping[str, Any]) -> Group:
     """The tables, for a rich console of any width."""
     parts: list[RenderableType] = [_heading(document["counts"], document["seed"])]
-    parts += [Text(), _errors(_sections(document))]
+    parts += [Text(), _errors(document)]
     if document["peers"]:
         parts += [Text(), _peers(document["peers"])]
     if document["worst"]:
@@ -53,23 +58,16 @@ def _heading(counts: Mapping[str, Any], seed: int) -> Text:
     return text
 
 
-def _sections(document: Mapping[str, Any]) -> list[Groups]:
-    """What the table of errors is divided into: sets, kinds, engines, dense and mixtures of experts, hardware."""
-    return [
-        {f"set {name}": found for name, found in document["sets"].items()},
-        document["kinds"],
-        {f"engine {name}": found for name, found in document["engines"].items()},
-        {_ARCHITECTURES.get(name, name): found for name, found in document["architectures"].items()},
-        document["hardware"],
-    ]
-
-
-def _errors(sections: Sequence[Groups]) -> Table:
+def _errors(document: Mapping[str, Any]) -> Table:
     """One row a group, so that a screen shows all of them."""
-    metrics = shown({name: found for groups in sections for name, found in groups.items()}, _NARROW)
+    metrics = shown({name: found for key, _, _ in _SECTIONS for name, found in document[key].items()}, _NARROW)
+    sections = []
+    for key, column, title in _SECTIONS:
+        cases = cases_by(document["scores"], column)
+        rows = wide_rows(document[key], metrics, _absolute_and_signed, cases)
+        sections += [[(title.format(name), *cells) for name, *cells in rows]] if rows else []
     columns = ("", *(LABELS[metric] for metric in metrics), "n")
-    rows = [wide_rows(groups, metrics, _absolute_and_signed) for groups in sections if groups]
-    return _table("mean absolute error over cases, and mean signed error [%]", columns, rows, texts=1)
+    return _table("mean absolute error over cases, and mean signed error [%]", columns, sections, texts=1)
 
 
 def _peers(peers: Groups) -> Table:
@@ -110,7 +108,7 @@ def _table(title: str, columns: Sequence[str], sections: Iterable[Iterable[Seque
 
 
 def _absolute_and_signed(row: Mapping[str, Any]) -> str:
-    return f"{row['mape_mean']:,.1f} {row['signed_mean']:+,.1f}"
+    return f"{row['mape_mean']:,.1f} {signed(row['signed_mean'])}"
 
 
 def _theirs_and_ours(row: Mapping[str, Any]) -> str:

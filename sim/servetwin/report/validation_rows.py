@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -62,22 +63,30 @@ def shown(groups: Groups, left_out: Sequence[str] = ()) -> list[str]:
     return [metric for metric in MAIN if metric in found and metric not in left_out]
 
 
-def wide_rows(groups: Groups, metrics: Sequence[str], cell: Cell) -> list[tuple[str, ...]]:
-    """A row for each group: group, a cell for each metric, the number of cases of the metric that has the most.
+def wide_rows(
+    groups: Groups, metrics: Sequence[str], cell: Cell, cases: Mapping[str, int] | None = None
+) -> list[tuple[str, ...]]:
+    """A row for each group: group, a cell for each metric, the number of cases.
 
     Args:
         groups: the errors.
         metrics: the columns.
         cell: the text for the errors of a metric.
+        cases: how many cases a group has; where not given, those of the metric that most of them have.
     """
     return [
         (
             group,
             *(cell(found[metric]) if metric in found else "–" for metric in metrics),
-            str(max((row["n"] for row in found.values()), default=0)),
+            str(max((row["n"] for row in found.values()), default=0) if cases is None else cases.get(group, 0)),
         )
         for group, found in groups.items()
     ]
+
+
+def cases_by(scores: Iterable[Mapping[str, Any]], column: str) -> dict[str, int]:
+    """How many of the scored cases have each value of a column, such as ``engine``."""
+    return Counter(row[column] for row in scores)
 
 
 def case_rows(
@@ -102,6 +111,6 @@ def case_rows(
         rows.append((
             row["id"], *(row[trait] for trait in _TRAITS),
             *(number(errors[metric]["signed_mean"]) if metric in errors else "–" for metric in metrics),
-            f"{main['mape']:.1f}" if main else "–", str(max(found["points"] for found in errors.values())),
+            f"{main['mape']:,.1f}" if main else "–", str(max(found["points"] for found in errors.values())),
         ))  # fmt: skip
     return head, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from servetwin.report.validation_rows import case_rows, error_rows, main_only, ordered, shown, wide_rows
+from servetwin.report.validation_rows import case_rows, cases_by, error_rows, main_only, ordered, shown, wide_rows
 
 GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     "serving": {"e2e_ms.p50": {"mape_mean": 3.0, "n": 1}, "e2e_ms.mean": {"mape_mean": 2.0, "n": 4}},
@@ -46,6 +46,18 @@ def test_wide_tables_have_a_row_for_each_group() -> None:
     assert wide_rows(main_only(GROUPS), ["e2e_ms.mean"], mean) == [
         ("serving", "2.0", "4"), ("pd", "–", "0"), ("spec_decode", "–", "0"),
     ]  # fmt: skip
+
+    assert wide_rows({"pd": {}, "serving": GROUPS["serving"]}, [], mean, {"serving": 9}) == [
+        ("pd", "0"),
+        ("serving", "9"),
+    ]
+
+
+def test_cases_by_a_column() -> None:
+    assert cases_by([{"engine": "vllm"}, {"engine": "sglang"}, {"engine": "vllm"}], "engine") == {
+        "vllm": 2,
+        "sglang": 1,
+    }
 
 
 def test_every_scored_case_has_a_row() -> None:
