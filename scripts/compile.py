@@ -28,7 +28,9 @@ SOURCES = Path(__file__).resolve().parent.parent / "sim"
 MODULES = (
     "servetwin.request",
     "servetwin.kernel.nap",
-    *(f"servetwin.physics.{name}" for name in ("protocols", "series", "roofline", "attention", "step_time")),
+    *(f"servetwin.physics.{name}" for name in (
+        "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables",
+    )),
     *(
         f"servetwin.engine.{name}"
         for name in (
