@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "sim" / "servetwin"
 
-BOTTOM = {"specs", "request", "records", "units", "streams", "errors"}
+BOTTOM = {"specs", "request", "records", "units", "streams", "errors", "paths"}
 """What everything may stand on."""
 
 ALLOWED: dict[str, set[str]] = {
@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "streams": set(),
+    "paths": set(),
     "request": set(),
     "records": {"request"},
     "specs": {"units", "errors"},
@@ -26,8 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"physics", "kernel", *BOTTOM},
     "fabric": {"kernel", *BOTTOM},
     "cluster": {"engine", "fabric", "physics", "kernel", *BOTTOM},
-    "catalog": {"specs", "units", "errors"},
-    "workload": {"request", "streams", "units", "errors", "kernel"},
+    "catalog": {"specs", "units", "errors", "paths"},
+    "workload": {"request", "streams", "units", "errors", "paths", "kernel"},
     "policies": {"request", "streams", "units", "errors"},
     "results": {"records", "request", "units", "errors"},
     "report": {"results", "units", "errors", "request", "records"},

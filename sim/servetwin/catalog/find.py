@@ -19,6 +19,7 @@ from servetwin.catalog.names import fold, fold_plain, is_two_names, nearest, wit
 from servetwin.catalog.servers import read_link, read_node, read_storage
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, nearest_name
+from servetwin.paths import exists, expanded
 from servetwin.specs import Calibration, Gpu, Link, ModelSpec, Node, StorageTier
 
 _FOLDERS = {
@@ -188,14 +189,14 @@ class Catalog:
         if name in files:
             return files[name]
         if name.endswith(_SUFFIXES) or name.startswith((".", "/", "~")):
-            return Path(name).expanduser()
+            return expanded(name)
         index = self._alias_index(kind)
         # Hardware has no organisations: what stands before a stroke is another thing.
         one = "/" not in name or (kind == "models" and not is_two_names(name, index))
         folded_name = _fold(kind)
         if one and folded_name(name) in index:
             return index[folded_name(name)]
-        if "/" in name and Path(name).exists():
+        if "/" in name and exists(name):
             return Path(name)
         known = sorted(files)
         near = nearest(name, index, folded_name)
@@ -219,7 +220,10 @@ def _as_path(kind: str, name: str) -> str | None:
             return f"there is a file of that name here: write ./{name}"
         if kind == "models" and (path / CONFIG).is_file():
             return f"there is a folder of that name here: write ./{name}"
-    except OSError:
+        for suffix in _SUFFIXES:
+            if path.with_name(path.name + suffix).is_file():
+                return f"there is a file {name}{suffix} here: write {name}{suffix}"
+    except (OSError, ValueError):
         # Too long for a file, for example.
         pass
     return None

@@ -9,6 +9,7 @@ from typing import Any
 from servetwin.catalog.fields import Fields
 from servetwin.catalog.huggingface import huggingface_name, looks_like_huggingface, model_from_huggingface
 from servetwin.catalog.yaml_file import read_mapping
+from servetwin.paths import is_folder
 from servetwin.specs import (
     Attention,
     DenseMlp,
@@ -36,7 +37,7 @@ def read_model(path: Path) -> ModelSpec:
     Raises:
         CatalogError: where the file is malformed or describes something that is not modelled.
     """
-    if path.is_dir():
+    if is_folder(path):
         path = path / CONFIG
     return model_from_mapping(read_model_mapping(path), file=str(path), name=_file_name(path))
 
@@ -47,7 +48,7 @@ def read_model_mapping(path: Path) -> dict[str, Any]:
     Raises:
         CatalogError: where a file is malformed.
     """
-    if path.is_dir():
+    if is_folder(path):
         path = path / CONFIG
     data = read_mapping(path, "model")
     if not looks_like_huggingface(data):

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from servetwin.errors import CatalogError, InputError, nearest_name
+from servetwin.paths import is_folder
 
 _FLOAT = re.compile(
     r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
@@ -143,7 +144,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _read_text(file: Path, what: str, error: type[InputError]) -> str:
-    if file.is_dir():
+    if is_folder(file):
         inside = sorted(entry.name for entry in file.glob("*.yaml"))
         raise error(
             f"this is a directory, not a {what} file",
@@ -153,7 +154,12 @@ def _read_text(file: Path, what: str, error: type[InputError]) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        neighbours = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+        # A link that leads nowhere is there and is no help.
+        neighbours = (
+            [entry.name for entry in file.parent.iterdir() if entry.name != file.name and entry.exists()]
+            if (file.parent.is_dir())
+            else []
+        )
         nearest = nearest_name(file.name, neighbours)
         raise error(
             f"there is no such {what} file",
@@ -170,6 +176,8 @@ def _read_text(file: Path, what: str, error: type[InputError]) -> str:
         ) from None
     except OSError as fault:
         raise error(f"the {what} file cannot be read: {fault.strerror}", file=str(file)) from None
+    except ValueError as fault:
+        raise error(f"this cannot be the name of a {what} file: {fault}", file=str(file)) from None
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

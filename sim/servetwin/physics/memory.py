@@ -10,6 +10,7 @@ from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention,
 
 _MIB = 2**20
 _GIB = 2**30
+_USUAL_BLOCK = 16
 _DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 #: What sampling with top-p holds per row of logits and token of the vocabulary [B]: the logits in fp32 (4), sorted (4)
@@ -93,14 +94,25 @@ def kv_room(
     state = model.state_bytes(tensor)
     per_block = block_size * model.kv_bytes_per_token(kv_cache, tensor)
 
-    def overhead_of(seqs: int) -> float:
+    def overhead_of(seqs: int, tokens: int = max_num_batched_tokens) -> float:
         return engine_bytes(
-            model, tensor=tensor, max_num_batched_tokens=max_num_batched_tokens, max_num_seqs=seqs,
-            calibration=calibration,
-        )  # fmt: skip
+            model, tensor=tensor, max_num_batched_tokens=tokens, max_num_seqs=seqs, calibration=calibration
+        )
 
     least, overhead = overhead_of(1), overhead_of(max_num_seqs)
     if weight_bytes > usable - least:
+        most = bisect_right(
+            range(max_num_batched_tokens), 0.0, key=lambda tokens: weight_bytes - usable + overhead_of(1, tokens)
+        ) - 1  # fmt: skip
+        if most > 0:
+            raise CapacityError(
+                f"a step of {max_num_batched_tokens:,} tokens does not fit beside the weights of {model.name} on "
+                f"{tensor} × {gpu.name}",
+                path="max_num_batched_tokens",
+                found=f"{(least - overhead_of(1, 1)) / _GIB:.1f} GiB of activations, room for "
+                f"{(usable - weight_bytes - overhead_of(1, 1)) / _GIB:.1f} GiB",
+                allowed=f"at most {most:,}, which leaves no room for a KV cache",
+            )
         raise CapacityError(
             f"the weights of {model.name} do not fit on {tensor} × {gpu.name}",
             path="parallel.tensor",
@@ -128,6 +140,15 @@ def kv_room(
         return KvRoom(1 + max_num_seqs * longest, weight_bytes, overhead, room, per_block, states)
     blocks = int(room // per_block)
     if blocks < 2:
+        most = int(room // (2 * per_block / block_size))
+        if most >= _USUAL_BLOCK:
+            raise CapacityError(
+                f"two KV blocks of {block_size:,} tokens do not fit beside the weights of {model.name} on "
+                f"{tensor} × {gpu.name}, and one of them stays empty",
+                path="block_size",
+                found=block_size,
+                allowed=f"at most {most:,}; engines have {_USUAL_BLOCK}",
+            )
         raise CapacityError(
             f"no KV block fits beside the weights of {model.name} on {tensor} × {gpu.name}",
             path="gpu_memory_utilization",

@@ -188,6 +188,12 @@ class _PoolBuilder:
         )
 
 
+def captured(pool: Pool) -> tuple[int, ...]:
+    """The batch sizes of the CUDA graphs of a resolved pool [tokens]; no step is above its token budget."""
+    engine = pool.engine
+    return graph_sizes(min(engine.max_cudagraph_capture_size or 0, engine.max_num_batched_tokens or 0))
+
+
 def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSettings:
     """The settings of the engines of a resolved pool.
 
@@ -212,7 +218,7 @@ def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSett
         # Rounded down, as in vLLM's kv_cache_manager.
         watermark_blocks=int(engine.watermark * num_blocks),
         depth=1 if engine.async_scheduling is True else 0,
-        graph_sizes=graph_sizes(engine.max_cudagraph_capture_size or 0),
+        graph_sizes=captured(pool),
         front_end_ps=seconds_to_ps(calibration.front_end_s),
         front_end_per_token_ps=seconds_to_ps(calibration.front_end_s_per_token),
         output_ps_per_request=seconds_to_ps(calibration.output_s_per_request),

@@ -9,6 +9,7 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, ScenarioError
+from servetwin.paths import exists, expanded, is_folder, real
 from servetwin.scenario.merge import deep_merge
 
 _SUFFIXES = (".yaml", ".yml")
@@ -35,7 +36,7 @@ def read_chain(reference: str | Path, catalog: Catalog) -> tuple[Path, dict[str,
     files: list[Path] = []
     current = file
     while True:
-        if current.resolve() in [known.resolve() for known in files]:
+        if real(current) in [real(known) for known in files]:
             raise _cycle([*files, current])
         files.append(current)
         content = read_mapping(current, "scenario", ScenarioError)
@@ -71,7 +72,7 @@ def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -
     if not isinstance(reference, str):
         return
     if _is_path(reference, catalog.names("workloads")):
-        source = base / Path(reference).expanduser()
+        source = base / expanded(reference)
     else:
         try:
             source = catalog.workload(reference)
@@ -88,8 +89,16 @@ def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -
 def _find(reference: str | Path, catalog: Catalog, base: Path) -> Path:
     known = catalog.names("scenarios")
     if isinstance(reference, Path) or _is_path(reference, known):
-        return base / Path(reference).expanduser()
-    if (base / reference).is_dir() and reference not in known:
+        path = base / expanded(reference)
+        if path.parent == base and path.stem in known and not exists(path) and not path.is_symlink():
+            raise ScenarioError(
+                "there is no such scenario file",
+                file=str(path),
+                nearest=path.stem,
+                hint=f"the bundled scenario is called {path.stem}",
+            )
+        return path
+    if is_folder(base / reference) and reference not in known:
         return base / reference
     return catalog.scenario(reference)
 
@@ -121,7 +130,7 @@ def _find_parent(parent: object, catalog: Catalog, file: Path) -> Path:
             allowed=error.allowed,
             nearest=error.nearest,
         ) from None
-    if not found.exists():
+    if not exists(found):
         raise ScenarioError(
             "the scenario that this one extends does not exist",
             file=str(file),
@@ -133,8 +142,8 @@ def _find_parent(parent: object, catalog: Catalog, file: Path) -> Path:
 
 
 def _cycle(files: list[Path]) -> ScenarioError:
-    last = files[-1].resolve()
-    start = next(index for index, file in enumerate(files) if file.resolve() == last)
+    last = real(files[-1])
+    start = next(index for index, file in enumerate(files) if real(file) == last)
     return ScenarioError(
         "the scenarios extend each other in a circle",
         file=str(files[-2]),
@@ -163,7 +172,7 @@ def _anchor_path(owner: dict[str, Any], key: str, suffixes: tuple[str, ...], fol
     """Make the name of a model or GPU absolute where it is a path."""
     name = owner.get(key)
     if isinstance(name, str) and (name.endswith(suffixes) or name.startswith((".", "~"))):
-        owner[key] = str(folder / Path(name).expanduser())
+        owner[key] = str(folder / expanded(name))
 
 
 def _anchor_files(workload: Any, folder: Path) -> None:
@@ -175,6 +184,6 @@ def _anchor_files(workload: Any, folder: Path) -> None:
         return
     for key, value in workload.items():
         if key in _FILE_KEYS and isinstance(value, str):
-            workload[key] = str(folder / Path(value).expanduser())
+            workload[key] = str(folder / expanded(value))
         else:
             _anchor_files(value, folder)

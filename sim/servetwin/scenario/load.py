@@ -152,6 +152,14 @@ def _apply(raw: dict[str, Any], overrides: Iterable[str | Override], catalog: Ca
     changes = []
     for override in overrides:
         parsed = parse_override(override) if isinstance(override, str) else override
+        if parsed.path == "extends":
+            raise ScenarioError(
+                "extends stands in a file",
+                file=parsed.given,
+                path="extends",
+                found=parsed.value,
+                allowed="the other scenario as the argument of the command, and --set for what differs",
+            )
         changes.append((apply_override(raw, parsed), parsed.given))
         # The name of a workload stands for its content, which later overrides may change.
         use_workload(raw, catalog, Path(), parsed.given)
@@ -176,18 +184,22 @@ def _validate(
         return resolve(scenario, catalog, raw)
     except ValidationError as error:
         mistakes = explain(error, Scenario, raw)
-        raise as_error(mistakes, _blame(mistakes[0].path, file, changes)) from None
+        raise as_error(mistakes, _blame(mistakes[0].path, file, changes, mistakes[0].message)) from None
     except InputError as error:
         raise _placed(error, raw, file, changes) from None
 
 
-def _blame(path: Place, file: str, changes: Sequence[tuple[Place, str]]) -> str:
-    """The override that put a mistake there, else the file."""
-    for place, given in reversed(changes):
-        common = min(len(place), len(path))
-        if common and place[:common] == path[:common]:
-            return given
-    return file
+def _blame(path: Place, file: str, changes: Sequence[tuple[Place, str]], message: str = "") -> str:
+    """The override that put a mistake there, else the file.
+
+    Of several the last one, but first one of a field that the message names, and last one that made the mapping in
+    which another field is missing.
+    """
+    inside = [(place, given) for place, given in changes if place[: len(path)] == path[: len(place)]]
+    named = [given for place, given in inside if re.search(rf"\b{re.escape(str(place[-1]))}\b", message)]
+    if not inside and message == f"the field '{path[-1]}' is missing":
+        named = [given for place, given in changes if place[:-1] == path[:-1]]
+    return (named or [given for _, given in inside] or [file])[-1]
 
 
 def _placed(error: InputError, raw: Any, file: str, changes: Sequence[tuple[Place, str]]) -> InputError:

@@ -41,6 +41,9 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
 }
 _MOST_MISTAKES = 3
+_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
+_FIGURE = re.compile(r"\s*[-+]?[\d.]")
+_UNITS = ", in digits: the name of the field has the unit, and shares are fractions"
 
 
 @dataclass(slots=True)
@@ -81,11 +84,16 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mi
         known = mistakes.get(path)
         if known is None:
             mistakes[path] = mistake
-        elif isinstance(known.allowed, str) and isinstance(mistake.allowed, str):
+        elif known.allowed and mistake.allowed:
             # Several alternatives of one field were tried: all of them are allowed.
             known.message = "this is none of the values that the field takes"
-            known.allowed = f"{known.allowed}, or {mistake.allowed}"
+            known.allowed = f"{_listed(known.allowed)}, or {_listed(mistake.allowed)}"
+            known.nearest = known.nearest or mistake.nearest
     return list(mistakes.values())
+
+
+def _listed(allowed: str | list[str]) -> str:
+    return allowed if isinstance(allowed, str) else ", ".join(allowed)
 
 
 def as_error(mistakes: Sequence[Mistake], file: str) -> ScenarioError:
@@ -147,8 +155,12 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
     if kind == "missing":
         return Mistake(f"the field '{path[-1]}' is missing", path)
     if kind == "extra_forbidden":
-        fields = line.get("policy_fields") or field_names(model, path[:-1], raw)
-        return Mistake("unknown field", path, path[-1], fields, meant_field(str(path[-1]), fields, dotted(path[:-1])))
+        name, part = str(line["loc"][-1]), path[:-1]
+        if name != str(path[-1]):
+            # A text that stands for a mapping: its fields have no path of their own.
+            part = path
+        fields = line.get("policy_fields") or field_names(model, part, raw)
+        return Mistake("unknown field", path, name, fields, meant_field(name, fields, dotted(part)))
     if kind.startswith("policy_"):
         return _explain_policy(kind, line, path)
     if kind in ("literal_error", "union_tag_invalid"):
@@ -164,14 +176,33 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         bound, words = _BOUNDS[kind]
         return Mistake("the number is out of range", path, found, f"a number {words} {context[bound]:g}")
     if kind in _WANTED:
-        wanted, fields = _WANTED[kind], field_names(model, path, raw)
-        if fields and wanted == _WANTED["model_type"]:
-            wanted += f": {', '.join(fields)}"
-        return Mistake("wrong type" if kind != "finite_number" else "not finite", path, found, wanted)
+        message = "wrong type" if kind != "finite_number" else "not finite"
+        return Mistake(message, path, found, _wanted(kind, found, field_names(model, path, raw)))
+    if kind == "invalid_key":
+        return Mistake("field names must be text", path, found)
     if kind == "too_short":
         return Mistake("too few entries", path, found, f"at least {context['min_length']}")
+    if kind == "too_long":
+        return Mistake("too many entries", path, found, f"at most {context['max_length']}")
     message = str(line["msg"]).removeprefix("Value error, ")
     return Mistake(message[:1].lower() + message[1:], path, found if _is_small(found) else None)
+
+
+def _wanted(kind: str, found: object, fields: Sequence[str]) -> str:
+    """What would be accepted instead of a value of the wrong type.
+
+    Args:
+        kind: the kind of pydantic's error.
+        found: the value.
+        fields: those of the mapping that belongs here, if one does.
+    """
+    wanted = _WANTED[kind]
+    if wanted == _WANTED["model_type"] and fields:
+        number = "a number, or " if "distribution" in fields else ""
+        return f"{number}{wanted}: {', '.join(fields)}"
+    if "number" in wanted and isinstance(found, str):
+        return wanted + (", without quotes" if _NUMBER.fullmatch(found) else _UNITS if _FIGURE.match(found) else "")
+    return wanted
 
 
 def _explain_policy(kind: str, line: dict[str, Any], path: Path) -> Mistake:

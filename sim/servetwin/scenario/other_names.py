@@ -66,7 +66,12 @@ def meant_field(name: str, known: Sequence[str], inside: str = "") -> str | None
     other = _OTHER_NAMES.get(name.casefold())
     if other in known:
         return other
-    places = {field: place for field, place in _places().items() if place.rpartition(".")[0] != inside}
+    places = _places()
+    if places.get(name, "").rpartition(".")[0] == inside and inside:
+        # A field of another form of this part: of another process, another distribution.
+        return None
+    if other is not None and places.get(other, "").rpartition(".")[0] == inside and inside:
+        return None
     return places.get(name) or close_name(name, known) or places.get(other or "") or nearest_name(name, known)
 
 

@@ -9,6 +9,9 @@ import yaml
 from servetwin.catalog.yaml_file import MAX_DEPTH, parse_yaml
 from servetwin.errors import ScenarioError, nearest_name
 
+_LISTS = ("classes", "stages")
+"""Fields that hold a list of mappings, whose entries no override makes one by one."""
+
 
 class Override(NamedTuple):
     """A field that is set after the file was read.
@@ -79,7 +82,7 @@ def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, 
                 node[part] = override.value
                 break
             if node.get(part) is None:
-                node[part] = {}
+                node[part] = [] if part in _LISTS else {}
             node = _opened(node, part, parts[depth + 1])
         else:
             raise ScenarioError(

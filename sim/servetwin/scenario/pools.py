@@ -20,6 +20,8 @@ _PLACES = {
     "parallel.tensor": "parallel.tensor",
     "gpu_memory_utilization": "engine.gpu_memory_utilization",
     "max_num_seqs": "engine.max_num_seqs",
+    "max_num_batched_tokens": "engine.max_num_batched_tokens",
+    "block_size": "engine.block_size",
 }
 """Where a pool has what physics names."""
 

@@ -208,6 +208,12 @@ def _memory(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
         place, precision = f"cluster.pools.{index}", pool.precision.kv_cache
         if not part.model.kv_bytes_per_token(part.kv_cache, part.tensor) and precision != part.model.native_kv_cache:
             yield f"{place}.precision.kv_cache has no effect: {part.model.name} keeps nothing per token"
+        largest, budget = pool.engine.max_cudagraph_capture_size or 0, pool.engine.max_num_batched_tokens or 0
+        if largest > budget:
+            yield (
+                f"{place}.engine.max_cudagraph_capture_size has no effect above {budget:,}: no step has more than "
+                "max_num_batched_tokens tokens"
+            )
         override, watermark = pool.engine.num_gpu_blocks_override, pool.engine.watermark
         blocks = override if override is not None else part.room(pool, place).num_blocks if watermark else 0
         if watermark and int(watermark * blocks) == 0:

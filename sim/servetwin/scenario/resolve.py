@@ -154,6 +154,13 @@ def _fill_engine(engine: EngineOptions, defaults: EngineDefaults, parts: PoolPar
 def _check_budget(engine: EngineOptions, tokens: int, seqs: int, length: int, place: str) -> None:
     """The two rules of vLLM about the token budget."""
     path = f"{place}.engine.max_num_batched_tokens"
+    if tokens < seqs and engine.max_num_batched_tokens is None:
+        raise ScenarioError(
+            f"a step has a budget of {tokens} tokens here, so not every one of so many running requests gets one",
+            path=f"{place}.engine.max_num_seqs",
+            found=seqs,
+            allowed=f"at most {tokens}, or a larger max_num_batched_tokens",
+        )
     if tokens < seqs:
         raise ScenarioError(
             "the token budget of a step is smaller than max_num_seqs, so not every running request gets a token",

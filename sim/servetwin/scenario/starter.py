@@ -7,6 +7,7 @@ from pathlib import Path
 
 from servetwin.catalog.yaml_file import parse_yaml
 from servetwin.errors import ScenarioError, shorten
+from servetwin.paths import expanded
 from servetwin.scenario.schema import check_name, name_of
 
 _TEMPLATE = """\
@@ -71,7 +72,7 @@ def write_starter(reference: str) -> tuple[str, Path]:
     Raises:
         ScenarioError: the file exists or cannot be written, or its name is no name of a scenario.
     """
-    file = Path(reference if reference.endswith(_SUFFIXES) else f"{reference}.yaml").expanduser()
+    file = expanded(reference if reference.endswith(_SUFFIXES) else f"{reference}.yaml")
     name = re.sub(r"\.ya?ml$", "", file.name)
     try:
         check_name(name)

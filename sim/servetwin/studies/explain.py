@@ -10,7 +10,7 @@ from servetwin.errors import ScenarioError, nearest_name
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
-from servetwin.scenario.engines import graph_sizes
+from servetwin.scenario.build import captured
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
@@ -39,7 +39,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     place = f"cluster.pools.{index}"
     parts = pool_parts(scenario, pool, place, catalog)
     prices = price_steps(scenario, parts)
-    shape = step.shape(prices.windows, graph_sizes(pool.engine.max_cudagraph_capture_size or 0))
+    shape = step.shape(prices.windows, captured(pool))
     items = itemize(prices, shape, parts.gpu)
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated",))

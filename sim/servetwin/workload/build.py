@@ -75,7 +75,8 @@ def _bound(value: int | None, path: str, smallest: float) -> int:
     if value is None:
         return NO_LIMIT
     if value < 1:
-        raise ScenarioError(f"{path} must be above 0", path=path, found=value, allowed=f"at least {smallest:g}")
+        # In picoseconds what was found is not what was written.
+        raise ScenarioError(f"{path} must be above 0", path=path, allowed=f"at least {smallest:g}")
     return value
 
 

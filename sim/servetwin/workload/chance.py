@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
+from servetwin.paths import is_folder
 from servetwin.workload.arrivals import AllAtOnce, Bursts, ClosedLoop, ConstantRate
 from servetwin.workload.base import Part
 from servetwin.workload.documents import Documents
@@ -39,7 +39,7 @@ def _draws(part: Part) -> bool:
         return part.probability < 1
     if isinstance(part, TraceSpec):
         # A folder is a recording of ServeGen, which tells how to draw requests.
-        return Path(part.path).is_dir() or part.format == "servegen"
+        return is_folder(part.path) or part.format == "servegen"
     return False
 
 

@@ -13,7 +13,7 @@ import pytest
 import servetwin
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, CatalogError, InputError, ScenarioError, TraceError
-from servetwin.scenario.build import build
+from servetwin.scenario.build import build, captured
 from servetwin.scenario.load import LoadedScenario, ScenarioWarning, load, load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.store import config_hash, to_yaml
@@ -425,3 +425,99 @@ def test_hints_name_fields_as_they_are_written(write: Any, base: dict[str, Any])
         "set cluster.engine.max_model_len, use more GPUs (cluster.parallel.tensor)"
     )
     assert "cluster.precision.kv_cache: fp8" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("field", ["model", "cluster.hardware", "physics.calibration"])
+@pytest.mark.parametrize("suffix", [".yaml", ""])
+@pytest.mark.parametrize("name", ["~nobody-knows-me/x", "a\0b", "x" * 5_000, "./" + "y/" * 3_000, " "])
+def test_names_that_no_file_can_have(name: str, suffix: str, field: str, load_it: Load, base: dict[str, Any]) -> None:
+    changed = base
+    *parents, last = field.split(".")
+    for parent in parents:
+        changed = changed.setdefault(parent, {})
+    changed[last] = name + suffix
+    with pytest.raises(InputError):
+        load_it(base)
+
+
+@pytest.mark.parametrize("name", ["~nobody-knows-me/x.yaml", "x" * 5_000, "y/" * 3_000, "z" * 5_000 + ".yaml"])
+def test_scenarios_that_no_file_can_be(name: str, catalog: Catalog) -> None:
+    with pytest.raises(InputError):
+        load(name, catalog=catalog)
+
+
+def test_links_in_a_circle(tmp_path: Path, catalog: Catalog) -> None:
+    link = tmp_path / "loop.yaml"
+    link.symlink_to(link)
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        load(link, catalog=catalog)
+
+
+def test_a_bundled_scenario_with_an_ending(tmp_path: Path, monkeypatch: Any, catalog: Catalog) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ScenarioError, match="no such scenario file") as caught:
+        load("chat.yaml", catalog=catalog)
+    assert (caught.value.nearest, caught.value.hint) == ("chat", "the bundled scenario is called chat")
+    Path("mine.yaml").write_text("extends: chat\n")
+    with pytest.raises(CatalogError) as missing:
+        load("mine", catalog=catalog)
+    assert missing.value.hint == "there is a file mine.yaml here: write mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "given", "allowed"),
+    [
+        (["cluster.replicas='4'"], "cluster.replicas", 0, "a whole number, without quotes"),
+        (["run.duration_s=1ms"], "run.duration_s", 0, "a number, in digits: the name of the field has the unit"),
+        (["cluster.engine.gpu_memory_utilization=90%"], "cluster.engine.gpu_memory_utilization", 0, "are fractions"),
+        (["workload.prompts=1k"], "workload.prompts", 0, "a number, or a mapping of fields: distribution"),
+        (["cluster.engine.max_model_len=max"], "cluster.engine.max_model_len", 0, "a whole number, or auto"),
+        (["cluster.engine.async_scheduling=maybe"], "cluster.engine.async_scheduling", 0, "true or false, or auto"),
+        (
+            ["cluster.engine.max_num_batched_tokens=2000000"],
+            "cluster.engine.max_num_batched_tokens",
+            0,
+            "which leaves no room",
+        ),
+        (["cluster.engine.max_num_seqs=9000"], "cluster.engine.max_num_seqs", 0, "at most 8192, or a larger max_num_"),
+        (["cluster.engine.block_size=1000000000"], "cluster.engine.block_size", 0, "engines have 16"),
+        (["workload.classes.a.share=3"], "workload.classes.a.share", 0, "the list is empty"),
+        (["admission.limit=4"], "admission.policy", 0, "max-queue"),
+        (["extends=chat"], "extends", 0, "as the argument of the command"),
+        (
+            ["workload.outputs=5", "workload.max_tokens=9", "workload.prompts=3"],
+            "workload",
+            1,
+            None,
+        ),
+        (
+            ["workload.prompts={distribution: percentiles, points: [[0, 1, 2], [100, 3]]}"],
+            "workload.prompts.points.0",
+            0,
+            "at most 2",
+        ),
+    ],
+)
+def test_what_is_wrong_and_which_override_did_it(
+    changes: list[str], path: str, given: int, allowed: str | None, catalog: Catalog
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load("quickstart", changes, catalog)
+    assert caught.value.path == path
+    assert caught.value.file == f"--set {changes[given]}"
+    if allowed is not None:
+        assert allowed in str(caught.value.allowed)
+
+
+def test_a_field_of_a_text_that_stands_for_a_mapping(base: dict[str, Any], load_it: Load) -> None:
+    base["workload"] = {"trace": {"path": "x.csv", "columns": "arival_s=t,prompt_tokens=p,output_tokens=o"}}
+    error = _fails(load_it, base)
+    assert (error.path, error.found, error.nearest) == ("workload.trace.columns", "arival_s", "arrival_s")
+
+
+def test_graphs_above_the_token_budget_are_left_out(catalog: Catalog) -> None:
+    large = load("quickstart", ["cluster.engine.max_cudagraph_capture_size=1000000000", "run.requests=5"], catalog)
+    budget = large.scenario.cluster.pools[0].engine.max_num_batched_tokens
+    simulation = build(large.scenario, catalog=catalog)
+    assert any("max_cudagraph_capture_size has no effect above 8,192" in text for text in simulation.remarks)
+    assert captured(large.scenario.cluster.pools[0])[-1] == budget == 8_192

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from servetwin.errors import TraceError, nearest_name
+from servetwin.paths import expanded
 from servetwin.workload.traces.format import RowError
 from servetwin.workload.traces.spool import temporary_file, write_all
 
@@ -31,10 +32,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 def resolve(path: str, base: Path) -> Path:
     """The file that ``path`` names, seen from folder ``base`` unless absolute; ``~`` is the home folder."""
-    try:
-        return base / Path(path).expanduser()
-    except RuntimeError:  # ~name of an unknown user: let opening it fail with the name as it was given
-        return base / path
+    return base / expanded(path)
 
 
 def line_blocks(path: Path, shown: str, *, lenient: bool = False) -> Iterator[tuple[int, list[str]]]:

@@ -13,6 +13,8 @@ from servetwin.workload.traces.registry import AUTO, check_name
 
 def _window(value: Any) -> Any:
     """Read ``"A:B"``, ``"A:"`` or ``":B"`` as a command line gives it."""
+    if isinstance(value, (int, float)):
+        raise ValueError("expected A:B in seconds, such as 0:600, 600: or :600")
     if not isinstance(value, str):
         return value
     start, colon, end = value.partition(":")
