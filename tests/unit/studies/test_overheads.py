@@ -131,8 +131,11 @@ def test_dense_models_have_no_experts_to_launch() -> None:
     scenario = validate_mapping({**closed_loop(), "model": "llama-3.1-8b"}, CATALOG)
     parts = pool_parts(scenario, scenario.cluster.pools[0], "cluster.pools.0", CATALOG)
     launch, experts, router = in_every_step(scenario, parts)
+    kernels = DEFAULT.kernels_for("h100-sxm", "hopper")
+    assert kernels is not None
+    product_s, attention_s = kernels.product("bf16").launch_s, kernels.attending("bf16").launch_s
     # Four products and attention in each of 32 layers, and the logits.
-    assert launch == pytest.approx(32 * (4 * 3.8e-6 + 18e-6) + 3.8e-6, rel=1e-6)
+    assert launch == pytest.approx(32 * (4 * product_s + attention_s) + product_s, rel=1e-6)
     assert experts == router == 0.0
 
 
