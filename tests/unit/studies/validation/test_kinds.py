@@ -149,7 +149,13 @@ def test_lmbench(tmp_path: Path) -> None:
     assert trial.measured_e2e_ms == (650, 665)
     assert trial.scenario["cluster"]["replicas"] == 2
     assert trial.scenario["cluster"]["parallel"] == {"tensor": 2}
+    assert trial.scenario["cluster"]["engine"] == {"max_model_len": 20_000, "gpu_memory_utilization": 0.95}
     assert any("as in the other runs" in flag for flag in trial.flags)
+    assert any("not recorded: 20,000 and 0.95" in flag for flag in trial.flags)
+    fields["engine_config"] = {"note": "max_model_len 8000, gpu_mem_util 0.8"}
+    (recorded,) = trials(tmp_path, fields)
+    assert recorded.scenario["cluster"]["engine"] == {"max_model_len": 8_000, "gpu_memory_utilization": 0.8}
+    assert not any("0.95" in flag for flag in recorded.flags)
     work["per_request_trace"] = "absent.csv.gz"
     (even,) = trials(tmp_path, fields)
     assert even.scenario["workload"]["arrivals"] == {"process": "constant", "rate_per_s": 0.5}

@@ -14,6 +14,9 @@ from servetwin.studies.validation.trial import BLOCK_TOKENS, Point, Trial, metri
 
 _COLUMNS = ("scenario", "qps", "launch_s", "user_id", "prompt_tokens", "output_tokens", "ttft_ms", "generation_time_ms")
 
+LONGEST, MEMORY_SHARE = 20_000, 0.95
+"""``max_model_len`` and ``gpu_memory_utilization`` of the one run of the series whose remark says them."""
+
 
 def lmbench_trials(case: Case, catalog: Catalog) -> list[Trial]:
     """A run for each request rate: the recorded requests, else evenly spaced ones of the mean lengths.
@@ -29,7 +32,7 @@ def lmbench_trials(case: Case, catalog: Catalog) -> list[Trial]:
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise case.error("a number of replicas is expected", "replicas", found=replicas)
     parts.replicas = replicas
-    parts.options = _options(str(case.find("engine_config", "note") or ""))
+    parts.options = _options(str(case.find("engine_config", "note") or ""), parts.flags)
     recorded = recording(case, case.find("workload", "per_request_trace"), _COLUMNS)
     name = next((row["scenario"] for row in recorded or () if case.id.endswith(row["scenario"])), None)
     trials = []
@@ -43,16 +46,21 @@ def lmbench_trials(case: Case, catalog: Catalog) -> list[Trial]:
     return trials
 
 
-def _options(note: str) -> dict[str, Any]:
+def _options(note: str, flags: list[str]) -> dict[str, Any]:
     """The engine's settings, as far as a remark such as ``max_model_len 20000, gpu_mem_util 0.95`` gives them.
 
-    The same longest context stands for the runs without a remark: the model's own would not fit into their KV cache.
+    The same stand for the runs without a remark: with less memory, some models of the series would not have started.
     """
     length, share = re.search(r"max_model_len (\d+)", note), re.search(r"gpu_mem_util ([\d.]+)", note)
-    options: dict[str, Any] = {"max_model_len": int(length[1]) if length else 20_000}
-    if share:
-        options["gpu_memory_utilization"] = float(share[1])
-    return options
+    if not (length and share):
+        flags.append(
+            f"max_model_len or gpu_memory_utilization not recorded: {LONGEST:,} and {MEMORY_SHARE}, as in the run of "
+            "the series that says them"
+        )
+    return {
+        "max_model_len": int(length[1]) if length else LONGEST,
+        "gpu_memory_utilization": float(share[1]) if share else MEMORY_SHARE,
+    }
 
 
 def _rate(case: Case, stage: str) -> float:
