@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from servetwin.scenario.load import LoadedScenario
     from servetwin.scenario.overrides import Override
 
-_FIELD = re.compile(r"workload\.trace\.([a-z_]+)")
+_FIELD = re.compile(r"workload\.trace\.([a-z_]+)(?![.a-z_])")
 _SWITCH = re.compile(r"set (workload\.trace\.[a-z_]+) to true")
 
 
