@@ -10,7 +10,7 @@ import typer
 
 from servetwin.cli import options
 from servetwin.cli.kinds import POLICIES, kind_of
-from servetwin.errors import InputError, nearest_name
+from servetwin.errors import InputError
 
 if TYPE_CHECKING:
     from servetwin.policies import Policy
@@ -70,6 +70,7 @@ def _print_view(kind: str, document: dict[str, Any]) -> None:
 
 def _find_policies(name: str) -> list[type[Policy]]:
     from servetwin.policies import KINDS, union
+    from servetwin.scenario.other_names import meant_value
 
     known = [policy for kind in KINDS for policy in union(kind)]
     found = [policy for policy in known if policy.name() == name.casefold()]
@@ -80,7 +81,7 @@ def _find_policies(name: str) -> list[type[Policy]]:
             path="NAME",
             found=name,
             allowed=names,
-            nearest=nearest_name(name, names),
+            nearest=meant_value(name, names),
         )
     return found
 
