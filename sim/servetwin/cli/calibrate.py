@@ -122,8 +122,9 @@ def serving(
 ) -> None:
     """Fit the constants of a family of engines: what it adds to its kernels, in each step and for each request.
 
-    The usable cases of the family in CASES.json run twice; each case counts once, in TPOT and, less, in TTFT. No
-    constant is of a model. What is printed are the constants and the errors, before and after.
+    The usable cases of the family in CASES.json run once; each case counts once, in TPOT and, less, in TTFT. No
+    constant is of a model. What is printed are the constants and the errors, before and after; start again from the
+    written file to check them.
     """
     if out is None and (source is not None or date is not None):
         name = "--source" if source is not None else "--date"

@@ -1,14 +1,12 @@
 """Fitting the constants of a family of engines, and what they are worth on cases that they were not fitted to.
 
 Each case runs once in full; of each run it is worked out what one unit of each constant would add to its mean TPOT and
-TTFT (``effects``), so that the fit itself is a small linear problem. A second round repeats that at the constants of
-the first.
+TTFT (``effects``), so that the fit itself is a small linear problem. Starting again from its result checks it.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -21,13 +19,10 @@ from servetwin.studies.overheads.constants import CONSTANTS
 from servetwin.studies.overheads.effects import METRICS
 from servetwin.studies.overheads.fit import Row, fit
 from servetwin.studies.overheads.groups import Fitted, fitted_cases, trials_of_family
-from servetwin.studies.overheads.runs import run_all
+from servetwin.studies.overheads.runs import Progress, run_all
 from servetwin.studies.overheads.write import family_text
-from servetwin.studies.validation.cases import Case, CaseFile
+from servetwin.studies.validation.cases import CaseFile
 from servetwin.studies.validation.one_run import RunOptions
-
-ROUNDS = 2
-"""Runs of all cases: the second at the constants of the first."""
 
 WEIGHTS = {"tpot_ms.mean": 1.0, "ttft_ms.mean": 0.2}
 """How much a case counts in each metric: TTFT depends on waiting, which few constants explain."""
@@ -44,8 +39,6 @@ HELD = 0.02
 
 LEAST_CASES = 3
 """Groups with fewer cases are not left out."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,39 +171,16 @@ def calibrate_serving(
     calibration = catalog.calibration(name)
     file = Path(catalog.describe("calibrations", name)["file"])
     trials = trials_of_family(cases.cases, catalog, family, every)
-    values = [constant.of(calibration) for constant in CONSTANTS]
-    first = before = None
-    for number in range(ROUNDS):
-        fitted = _run(trials, values, file, options, number, progress)
-        if first is None:
-            first, before = fitted, scores(fitted, values, values)
-        origin, values = values, solve(fitted, values, family)
-    assert before is not None
+    origin = [constant.of(calibration) for constant in CONSTANTS]
+    changed = replace(options, changes=(*options.changes, f"physics.calibration={name}"))
+    fitted = fitted_cases(trials, run_all([trial for _, trial in trials], changed, progress))
+    values = solve(fitted, origin, family)
     left_out = tuple(_leave_out(fitted, origin, values, family)) if leave_one_out else ()
     found = {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
     return FamilyFit(
-        family, calibration, file, found, before, scores(fitted, origin, values), left_out, len(fitted)
+        family, calibration, file, found, scores(fitted, origin, origin), scores(fitted, origin, values), left_out,
+        len(fitted),
     )  # fmt: skip
-
-
-def _run(
-    trials: Sequence[tuple[Case, Any]], values: Sequence[float], file: Path, options: RunOptions, number: int,
-    progress: Progress | None,
-) -> tuple[Fitted, ...]:  # fmt: skip
-    """Run every trial with these constants."""
-
-    def told(ended: int, expected: int) -> None:
-        assert progress is not None
-        progress(number * expected + ended, ROUNDS * expected)
-
-    with tempfile.TemporaryDirectory(prefix="servetwin-calibrate-") as folder:
-        path = Path(folder) / file.name
-        named = {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
-        text = family_text(file.read_text(encoding="utf-8"), named, name=None, source="under way", date="2026-01-01")
-        path.write_text(text, encoding="utf-8")
-        changed = replace(options, changes=(*options.changes, f"physics.calibration={path}"))
-        runs = run_all([trial for _, trial in trials], changed, told if progress else None)
-    return fitted_cases(trials, runs)
 
 
 def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> list[float]:
