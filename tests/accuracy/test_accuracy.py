@@ -36,6 +36,14 @@ SUBSET = (
 """Ids: every model family, degree and profile, and both GPUs that have several runs."""
 
 
+BENCHES = (
+    "lss-bench-RTX4090-Llama-3.1-8B",
+    "lss-bench-RTXPRO6000-Llama-3.1-8B",
+    "lss-bench-RTXPRO6000-Qwen3-32B",
+)
+"""LLMServingSim's benches of vLLM 0.19, on GPUs that only single kernels are known of."""
+
+
 @cache
 def case_file() -> CaseFile:
     """The public cases. Only an absent folder is a reason to skip; an unreadable file fails."""
@@ -106,3 +114,10 @@ def test_the_public_set_is_complete() -> None:
     scored = {case.id for case in case_file().cases if case.set_name == SCORED_SET and case.usable}
     assert len(scored) == 34
     assert set(SUBSET) <= scored
+
+
+@pytest.mark.parametrize("case", BENCHES)
+def test_gpus_that_only_their_kernels_are_known_of(case: str) -> None:
+    found = errors(case)
+    assert abs(found["tpot_ms.mean"]) <= 5.0
+    assert abs(found["e2e_ms.mean"]) <= 6.5
