@@ -27,6 +27,10 @@ from servetwin.studies.validation.one_run import RunOptions
 WEIGHTS = {"tpot_ms.mean": 1.0, "ttft_ms.mean": 0.2}
 """How much a case counts in each metric: TTFT depends on waiting, which few constants explain."""
 
+RECORDED = 20.0
+"""How much a ``serving`` case counts beside a sweep, by the inverse of their variances: repeated runs of the former
+differ by 1 to 2 %, while sweeps, whose settings are read from launch commands of about their date, scatter by 8 %."""
+
 POLLING = ("sglang",)
 """Families whose TTFT counts nothing: the public runs of SGLang look for new requests every 10 or 30 steps only
 (``--scheduler-recv-interval`` in InferenceMAX's launch commands), which is a setting and no overhead."""
@@ -193,12 +197,13 @@ def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> lis
     """
     rows = []
     for item in fitted:
+        counts = RECORDED if item.case.kind == "serving" else 1.0
         for metric in METRICS[:1] if family in POLLING else METRICS:
             points = item.with_metric(metric)
             rows += [
                 Row(
                     point.effects.predicted[metric], point.effects.slopes[metric], point.measured[metric],
-                    WEIGHTS[metric] / len(points), SOFT[metric],
+                    counts * WEIGHTS[metric] / len(points), SOFT[metric],
                 )
                 for point in points
             ]  # fmt: skip
