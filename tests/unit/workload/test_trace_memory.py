@@ -161,7 +161,7 @@ def test_memory_does_not_grow_with_the_trace(
         assert requests == count
         return used
 
-    peak(100)  # what is imported and compiled at the first use
+    peak(many)  # what is imported and kept at the first use does not count
     assert (peak(many) - peak(few)) / (many - few) < in_columns / 3
 
 
