@@ -27,6 +27,7 @@ class BurstGptFormat(CsvFormat):
     name = "burstgpt"
     description = "BurstGPT (CSV: arrival [s], model, request and response tokens)"
     columns = ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type")
+    optional = (SESSION,)
 
     def row(self, header: Sequence[str]) -> Callable[[Cells], Row]:
         """The row parser."""

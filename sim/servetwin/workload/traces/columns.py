@@ -12,7 +12,7 @@ from servetwin.errors import nearest_name
 from servetwin.units import PS_PER_MS, PS_PER_S
 from servetwin.workload.base import Count, Part
 from servetwin.workload.traces import json_rows
-from servetwin.workload.traces.csv_rows import Cells, split_cells, time_ps, tokens
+from servetwin.workload.traces.csv_rows import Cells, check_once, split_cells, time_ps, tokens
 from servetwin.workload.traces.format import MAX_TURN, NO_SESSION, Row, RowError, RowParser
 from servetwin.workload.traces.iso_time import IsoClock
 
@@ -127,6 +127,7 @@ class ColumnsFormat:
             if isinstance(column, int):
                 places[field] = column
             elif column in first:
+                check_once(column, first)
                 places[field] = first.index(column)
             else:
                 near = nearest_name(column, first)

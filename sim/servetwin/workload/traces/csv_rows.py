@@ -25,11 +25,13 @@ class CsvFormat(ABC):
 
     Attributes:
         columns: the columns that tell the format; a file must have all of them.
+        optional: further columns that are read where a file has them.
     """
 
     name: str
     description: str
     columns: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     layout: str
     block_tokens = 0
 
@@ -49,6 +51,8 @@ class CsvFormat(ABC):
         missing = [column for column in self.columns if column not in header]
         if missing:
             raise RowError(f"the header has no column {missing[0]}", line, ",".join(self.columns))
+        for column in (*self.columns, *self.optional):
+            check_once(column, header)
         width, row = len(header), self.row(header)
 
         def parse(line: str) -> Row:
@@ -74,6 +78,16 @@ def split_cells(line: str, delimiter: str = ",") -> list[str]:
         raise RowError(
             f"the row is no CSV: {error}", line, "cells in quotes that end, each quote inside doubled"
         ) from None
+
+
+def check_once(column: str, header: Sequence[str]) -> None:
+    """Refuse a header that has a column twice.
+
+    Raises:
+        RowError: it has.
+    """
+    if header.count(column) > 1:
+        raise RowError(f"the header has {header.count(column)} columns {column}", ",".join(header), "one of each name")
 
 
 def tokens(cell: str, column: str) -> int:

@@ -78,10 +78,19 @@ def parse_object(line: str, layout: str) -> Object:
     try:
         row = _DECODER.decode(line)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"the line is no JSON: {error}", line, layout) from None
+        raise RowError(f"the line is no JSON: {_reason(error)}", line, layout) from None
     if type(row) is not dict:
         raise RowError("the line is no JSON object", line, layout)
     return row
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    """What Python found, in words that do not speak of Python."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, at character {error.colno}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
 
 
 def require(row: Object, keys: tuple[str, ...], line: str, layout: str) -> None:

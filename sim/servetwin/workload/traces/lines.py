@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +52,16 @@ def line_blocks(path: Path, shown: str, *, lenient: bool = False) -> Iterator[tu
     """
     number = 1
     rest = b""
-    for chunk in _chunks(path, shown):
+    chunks = _chunks(path, shown)
+    while True:
+        try:
+            chunk = next(chunks, b"")
+        except TraceError as error:
+            if number > 1:
+                error.path = f"after line {number - 1}"
+            raise
+        if not chunk:
+            break
         data = rest + chunk
         cut = data.rfind(NEWLINE) + 1
         rest = data[cut:]
@@ -72,6 +83,7 @@ def line_blocks(path: Path, shown: str, *, lenient: bool = False) -> Iterator[tu
 
 def _chunks(path: Path, shown: str) -> Iterator[bytes]:
     try:
+        _check_kind(path, shown)
         with path.open("rb") as raw:
             stream: io.BufferedReader | gzip.GzipFile | BinaryIO = raw
             head = raw.peek(4)
@@ -82,7 +94,7 @@ def _chunks(path: Path, shown: str) -> Iterator[bytes]:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
     except FileNotFoundError:
-        raise TraceError("there is no such file", file=shown, nearest=_sibling(path)) from None
+        raise _missing(path, shown) from None
     except IsADirectoryError:
         raise TraceError("this is a directory, not a file", file=shown) from None
     except EOFError:
@@ -92,6 +104,26 @@ def _chunks(path: Path, shown: str) -> Iterator[bytes]:
     except (OSError, ValueError) as error:  # ValueError: a name that holds a NUL character
         reason = getattr(error, "strerror", None) or str(error)
         raise TraceError(f"the file cannot be read: {reason}", file=shown) from None
+
+
+def _check_kind(path: Path, shown: str) -> None:
+    """Refuse what is neither a file nor a folder: reading a pipe may never end, and a trace is opened more than once.
+
+    Raises:
+        TraceError: it is a pipe, a socket or a device.
+        OSError: there is nothing, or nothing that may be looked at.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return
+    kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+    raise TraceError(f"this is a {kind}, not a file", file=shown, allowed="a file or a folder: save the trace first")
+
+
+def _missing(path: Path, shown: str) -> TraceError:
+    if path.is_symlink():
+        return TraceError("this link leads to no file", file=shown, found=str(path.readlink()))
+    return TraceError("there is no such file", file=shown, nearest=_sibling(path))
 
 
 def _zstd(raw: BinaryIO, shown: str) -> Any:
@@ -177,6 +209,19 @@ def check_text(line: str) -> None:
     for character in line:
         if "\udc80" <= character <= "\udcff":
             raise RowError("the row is not UTF-8 text", f"byte {ord(character) - 0xDC00:#04x}", "text in UTF-8")
+
+
+def check_folder(path: Path, shown: str) -> None:
+    """Refuse a folder whose files cannot be listed.
+
+    Raises:
+        TraceError: it is one.
+    """
+    try:
+        with os.scandir(path):
+            pass
+    except OSError as error:
+        raise TraceError(f"the folder cannot be read: {error.strerror}", file=shown) from None
 
 
 def _sibling(path: Path) -> str | None:

@@ -10,7 +10,7 @@ from servetwin.errors import TraceError
 from servetwin.streams import Streams
 from servetwin.workload.traces.columns import ColumnsFormat
 from servetwin.workload.traces.format import FileFormat, Row, RowError, RowParser, TraceFormat
-from servetwin.workload.traces.lines import check_text, line_blocks, peek, resolve
+from servetwin.workload.traces.lines import check_folder, check_text, line_blocks, peek, resolve
 from servetwin.workload.traces.registry import AUTO, detect, detect_file, find, formats, looked_for
 from servetwin.workload.traces.spec import TraceSpec
 
@@ -63,6 +63,8 @@ def _binary_format(spec: TraceSpec, path: Path) -> FileFormat | None:
     """
     if spec.columns is not None:
         return None
+    if _is_folder(path):
+        check_folder(path, spec.path)
     if spec.format != AUTO:
         named = find(spec.format)
         if not isinstance(named, FileFormat):
@@ -84,6 +86,8 @@ def _open_text(spec: TraceSpec, path: Path) -> Opened:
     number, lines, first = _first_line(blocks, spec.path)
     try:
         check_text(first)
+        if "\r" in first:
+            raise RowError("a line end is missing: CR alone is none", first, "lines that end with LF or CR LF")
         trace_format = _text_format(spec, first)
         parse, header = trace_format.parser(first)
     except RowError as error:
