@@ -41,12 +41,12 @@ class Constant:
 CONSTANTS = (
     Constant("step.host", "step_s", "us", 1e-6, 50e-3, 500e-6),
     Constant("step.per_request", "request_step_s", "us", 1e-6, 200e-6, 10e-6),
-    Constant("step.eager", "eager_s", "us", 1e-6, 5e-3, 200e-6),
+    Constant("step.eager", "eager_s", "us", 1e-6, 5e-3, 500e-6),
     Constant("step.launch", "launch", "", 1.0, 1.0, 0.3),
     Constant("step.experts_launch", "experts_launch", "", 1.0, 1.0, 0.3),
-    Constant("step.router", "router_s", "ns", 1e-9, 1e-6, 50e-9),
-    Constant("step.all_reduce", "all_reduce", "", 1.0, 4.0, 0.3),
-    Constant("front_end.per_request", "front_end_s", "ms", 1e-3, 1.0, 10e-3),
+    Constant("step.router", "router_s", "ns", 1e-9, 1e-6, 200e-9),
+    Constant("step.all_reduce", "all_reduce", "", 1.0, 4.0, 0.05),
+    Constant("front_end.per_request", "front_end_s", "ms", 1e-3, 1.0, 2e-3),
     Constant("front_end.per_prompt_token", "front_end_s_per_token", "us", 1e-6, 200e-6, 10e-6),
     Constant("output.per_request", "output_s_per_request", "us", 1e-6, 10e-3, 100e-6),
 )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from servetwin.catalog.find import Catalog
@@ -17,7 +14,9 @@ from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.run import execute
 from servetwin.studies.overheads.effects import METRICS, Effects, effects_of
 from servetwin.studies.validation.one_run import RunOptions, resolved
+from servetwin.studies.validation.running import signals_raise
 from servetwin.studies.validation.trial import Trial
+from servetwin.studies.validation.workers import run_in_processes
 
 Progress = Callable[[int, int], None]
 """``(runs that ended, runs in all)``."""
@@ -47,30 +46,32 @@ def run_all(
         trials: the trials, each of a single replica.
         options: what holds for every run.
         progress: told after each run.
+
+    Raises:
+        Interrupted: a signal.
     """
-    found: list[tuple[PointEffects, ...]] = []
-    for effects in _each(trials, options):
-        found.append(effects)
-        if progress is not None:
-            progress(len(found), len(trials))
-    return found
-
-
-def _each(trials: Sequence[Trial], options: RunOptions) -> Iterator[tuple[PointEffects, ...]]:
-    one = partial(_effects, options=options)
-    if options.jobs == 1 or len(trials) < 2:
-        yield from map(one, trials)
-        return
-    # Started afresh, so that nothing of this process leaks into them.
-    pool = ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"))
+    found: dict[int, tuple[PointEffects, ...]] = {}
+    alone = options.jobs == 1 or len(trials) < 2
+    ended = _here(trials, options) if alone else run_in_processes(trials, options, run_effects)
     try:
-        yield from pool.map(one, trials)
+        with signals_raise():
+            for place, effects in ended:
+                found[place] = effects
+                if progress is not None:
+                    progress(len(found), len(trials))
     finally:
-        pool.shutdown(cancel_futures=True)
+        ended.close()
+    return [found[place] for place in range(len(trials))]
 
 
-def _effects(trial: Trial, options: RunOptions) -> tuple[PointEffects, ...]:
+def _here(trials: Sequence[Trial], options: RunOptions) -> Generator[tuple[int, tuple[PointEffects, ...]]]:
     catalog = Catalog(options.catalog)
+    for place, trial in enumerate(trials):
+        yield place, run_effects(trial, options, catalog)
+
+
+def run_effects(trial: Trial, options: RunOptions, catalog: Catalog) -> tuple[PointEffects, ...]:
+    """Run one trial; no points where this version cannot simulate it."""
     with tempfile.TemporaryDirectory(prefix="servetwin-calibrate-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -27,10 +27,6 @@ from servetwin.studies.validation.one_run import RunOptions
 WEIGHTS = {"tpot_ms.mean": 1.0, "ttft_ms.mean": 0.2}
 """How much a case counts in each metric: TTFT depends on waiting, which few constants explain."""
 
-RECORDED = 20.0
-"""How much a ``serving`` case counts beside a sweep, by the inverse of their variances: repeated runs of the former
-differ by 1 to 2 %, while sweeps, whose settings are read from launch commands of about their date, scatter by 8 %."""
-
 POLLING = ("sglang",)
 """Families whose TTFT counts nothing: the public runs of SGLang look for new requests every 10 or 30 steps only
 (``--scheduler-recv-interval`` in InferenceMAX's launch commands), which is a setting and no overhead."""
@@ -38,8 +34,16 @@ POLLING = ("sglang",)
 SOFT = {"tpot_ms.mean": 0.03, "ttft_ms.mean": 0.1}
 """Relative errors from which a case counts linearly instead of squared."""
 
-HELD = 0.02
-"""Weight of staying at the constants to start from, as a share of a case: it decides what no case does."""
+GUESSED = 0.5
+"""What a sweep counts, whose engine settings nobody recorded; a case with recorded settings counts 1."""
+
+HELD = 0.1
+"""Weight of staying at the constants to start from, as a share of a case: it decides what no case does, and which of
+two constants moves that do nearly the same; with less of it, leaving out a GPU costs more. A measured all-reduce is
+known best (``Constant.far``)."""
+
+NOTHING = 0.01
+"""A constant below this share of what it may be wrong by is none."""
 
 LEAST_CASES = 3
 """Groups with fewer cases are not left out."""
@@ -197,20 +201,20 @@ def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> lis
     """
     rows = []
     for item in fitted:
-        counts = RECORDED if item.case.kind == "serving" else 1.0
+        trust = GUESSED if item.case.set_name is None else 1.0
         for metric in METRICS[:1] if family in POLLING else METRICS:
             points = item.with_metric(metric)
             rows += [
                 Row(
                     point.effects.predicted[metric], point.effects.slopes[metric], point.measured[metric],
-                    counts * WEIGHTS[metric] / len(points), SOFT[metric],
+                    WEIGHTS[metric] * trust / len(points), SOFT[metric],
                 )
                 for point in points
             ]  # fmt: skip
     bounds = [(0.0, constant.most) for constant in CONSTANTS]
     found = fit(rows, origin, bounds, [constant.far for constant in CONSTANTS], HELD)
     return [
-        float(f"{value / constant.unit_s:.3g}") * constant.unit_s
+        float(f"{value / constant.unit_s:.3g}") * constant.unit_s if value > NOTHING * constant.far else 0.0
         for constant, value in zip(CONSTANTS, found, strict=True)
     ]
 

@@ -53,11 +53,10 @@ def run_plan(todo: Plan, options: RunOptions, progress: Progress | None = None) 
     catalog = Catalog(options.catalog)
     if options.changes:
         _check_changes(trials, options, catalog)
-    ended = (
-        _here(trials, options, catalog) if options.jobs == 1 or len(trials) < 2 else run_in_processes(trials, options)
-    )
+    alone = options.jobs == 1 or len(trials) < 2
+    ended = _here(trials, options, catalog) if alone else run_in_processes(trials, options, run_trial)
     try:
-        with _signals_raise():
+        with signals_raise():
             for trial_index, outcome in ended:
                 finished.outcomes[trial_index] = outcome
                 if progress is not None:
@@ -89,7 +88,7 @@ def _here(trials: list[Trial], options: RunOptions, catalog: Catalog) -> Generat
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def signals_raise() -> Iterator[None]:
     """Ctrl-C and SIGTERM raise ``Stopped``; only the main thread of a program can be told."""
     if threading.current_thread() is not threading.main_thread():
         yield

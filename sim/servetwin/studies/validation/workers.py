@@ -5,21 +5,26 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import Interrupted, ScenarioError
 from servetwin.policies import load_plugins
-from servetwin.studies.validation.one_run import RunOptions, run_trial
-from servetwin.studies.validation.trial import Outcome, Trial
+from servetwin.studies.validation.one_run import RunOptions
+from servetwin.studies.validation.trial import Trial
 
-Answer = Outcome | str
-"""What came of a trial, or the traceback of a bug."""
+_Outcome = TypeVar("_Outcome")
+
+Run = Callable[[Trial, RunOptions, Catalog], _Outcome]
+"""Runs one trial; what comes of it is no text."""
 
 
-def run_in_processes(trials: Sequence[Trial], options: RunOptions) -> Generator[tuple[int, Outcome]]:
+def run_in_processes(
+    trials: Sequence[Trial], options: RunOptions, run: Run[_Outcome]
+) -> Generator[tuple[int, _Outcome]]:
     """Run trials in ``options.jobs`` processes, each answered by its place as it ends.
 
     The processes are started afresh, so that nothing of this one leaks into them, and do not outlive the generator.
@@ -27,6 +32,7 @@ def run_in_processes(trials: Sequence[Trial], options: RunOptions) -> Generator[
     Args:
         trials: the trials.
         options: what holds for every run.
+        run: runs one of them; a function of a module, which the processes import.
 
     Raises:
         ScenarioError: a process ended before its run did.
@@ -40,7 +46,7 @@ def run_in_processes(trials: Sequence[Trial], options: RunOptions) -> Generator[
         for number in range(min(options.jobs, len(trials))):
             here, there = context.Pipe()
             process: BaseProcess = context.Process(
-                target=_work, args=(there, options), name=f"validate-{number}", daemon=True
+                target=_work, args=(there, options, run), name=f"validate-{number}", daemon=True
             )
             process.start()
             there.close()
@@ -66,9 +72,9 @@ def _next(worker: Connection, waiting: Iterator[int], trials: Sequence[Trial], b
         busy[worker] = trial_index
 
 
-def _answer(worker: Connection, options: RunOptions) -> Outcome:
+def _answer(worker: Connection, options: RunOptions) -> Any:
     try:
-        answer: Answer = worker.recv()
+        answer = worker.recv()
     except EOFError:
         raise ScenarioError(
             "a process of the simulation ended before its run",
@@ -81,7 +87,7 @@ def _answer(worker: Connection, options: RunOptions) -> Outcome:
     return answer
 
 
-def _work(parent: Connection, options: RunOptions) -> None:
+def _work(parent: Connection, options: RunOptions, run: Run[Any]) -> None:
     """Answer one trial after the other until there are no more.
 
     A terminal sends Ctrl-C to every process: the parent hears it too, and ends this one.
@@ -95,7 +101,7 @@ def _work(parent: Connection, options: RunOptions) -> None:
         except EOFError:
             return
         try:
-            answer: Answer = run_trial(trial, options, catalog)
+            answer = run(trial, options, catalog)
         except (Interrupted, KeyboardInterrupt):
             return
         except Exception:
