@@ -102,6 +102,15 @@ def serving(
     every: Annotated[
         int, typer.Option("--every", metavar="N", min=1, help="Run only each N-th point of a sweep, to save time.")
     ] = 1,
+    held: Annotated[
+        float,
+        typer.Option(
+            "--held",
+            metavar="W",
+            min=1e-6,
+            help="Weight of staying at the constants to start from, as a share of a case; less for another engine.",
+        ),
+    ] = 0.1,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a calibration file with the new constants.")
     ] = None,
@@ -148,7 +157,7 @@ def serving(
     with progress_bar("calibrating", "runs", quiet=quiet) as show:
         found = calibrate_serving(
             read_case_file(cases), options.open_catalog(catalog), engine, run_options, start=base,
-            leave_one_out=leave_one_out, every=every,
+            leave_one_out=leave_one_out, every=every, held=held,
             progress=(lambda ended, planned: show(ended, planned, "runs")) if show else None,
         )  # fmt: skip
     if out is not None:

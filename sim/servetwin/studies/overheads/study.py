@@ -155,7 +155,7 @@ class FamilyFit:
 
 def calibrate_serving(
     cases: CaseFile, catalog: Catalog, family: str, options: RunOptions, *, start: str | None = None,
-    leave_one_out: bool = False, every: int = 1, progress: Progress | None = None,
+    leave_one_out: bool = False, every: int = 1, held: float = HELD, progress: Progress | None = None,
 ) -> FamilyFit:  # fmt: skip
     """Fit the constants of a family of engines to measured cases.
 
@@ -168,6 +168,7 @@ def calibrate_serving(
     start : the calibration to start from; None = that of the family
     leave_one_out : whether to fit again without each GPU and each model
     every : of the points of a sweep, run only each so many-th, to save time
+    held : weight of staying at the constants to start from, as a share of a case
     progress : told after each run
 
     Raises
@@ -182,8 +183,8 @@ def calibrate_serving(
     origin = [constant.of(calibration) for constant in CONSTANTS]
     changed = replace(options, changes=(*options.changes, f"physics.calibration={name}"))
     fitted = fitted_cases(trials, run_all([trial for _, trial in trials], changed, progress))
-    values = solve(fitted, origin, family)
-    left_out = tuple(_leave_out(fitted, origin, values, family)) if leave_one_out else ()
+    values = solve(fitted, origin, family, held)
+    left_out = tuple(_leave_out(fitted, origin, values, family, held)) if leave_one_out else ()
     found = {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
     return FamilyFit(
         family, calibration, file, found, scores(fitted, origin, origin), scores(fitted, origin, values), left_out,
@@ -191,13 +192,14 @@ def calibrate_serving(
     )  # fmt: skip
 
 
-def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> list[float]:
+def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str, held: float = HELD) -> list[float]:
     """The constants that fit these cases best, rounded as a file has them.
 
     Args:
         fitted: the cases, run with the constants ``origin``.
         origin: in the order of ``CONSTANTS`` [s], or shares.
         family: of which engines.
+        held: weight of staying at ``origin``, as a share of a case.
     """
     rows = []
     for item in fitted:
@@ -212,7 +214,7 @@ def solve(fitted: Sequence[Fitted], origin: Sequence[float], family: str) -> lis
                 for point in points
             ]  # fmt: skip
     bounds = [(0.0, constant.most) for constant in CONSTANTS]
-    found = fit(rows, origin, bounds, [constant.far for constant in CONSTANTS], HELD)
+    found = fit(rows, origin, bounds, [constant.far for constant in CONSTANTS], held)
     return [
         float(f"{value / constant.unit_s:.3g}") * constant.unit_s if value > NOTHING * constant.far else 0.0
         for constant, value in zip(CONSTANTS, found, strict=True)
@@ -248,7 +250,7 @@ def case_errors(item: Fitted, metric: str, origin: Sequence[float], values: Sequ
 
 
 def _leave_out(
-    fitted: Sequence[Fitted], origin: Sequence[float], values: Sequence[float], family: str
+    fitted: Sequence[Fitted], origin: Sequence[float], values: Sequence[float], family: str, held: float
 ) -> list[LeftOut]:
     """Each GPU and each model with enough cases, left out of the fit in turn."""
     found = []
@@ -259,7 +261,7 @@ def _leave_out(
             rest = [item for item, own in zip(fitted, names, strict=True) if own != name]
             if len(group) < LEAST_CASES or not rest:
                 continue
-            without = solve(rest, origin, family)
+            without = solve(rest, origin, family, held)
             found.append(LeftOut(what, name, len(group), _tpot(group, origin, without), _tpot(group, origin, values)))
     return found
 
