@@ -103,14 +103,14 @@ def serving(
         int, typer.Option("--every", metavar="N", min=1, help="Run only each N-th point of a sweep, to save time.")
     ] = 1,
     held: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--held",
             metavar="W",
             min=1e-6,
             help="Weight of staying at the constants to start from, as a share of a case; less for another engine.",
         ),
-    ] = 0.1,
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a calibration file with the new constants.")
     ] = None,
@@ -143,7 +143,7 @@ def serving(
     from servetwin.cli.progress import progress_bar
     from servetwin.scenario.engines import CALIBRATIONS
     from servetwin.studies.calibration.write import write_file
-    from servetwin.studies.overheads.study import calibrate_serving
+    from servetwin.studies.overheads.study import HELD, calibrate_serving
     from servetwin.studies.overheads.table import plain
     from servetwin.studies.validation.cases import read_case_file
     from servetwin.studies.validation.one_run import RunOptions
@@ -157,7 +157,8 @@ def serving(
     with progress_bar("calibrating", "runs", quiet=quiet) as show:
         found = calibrate_serving(
             read_case_file(cases), options.open_catalog(catalog), engine, run_options, start=base,
-            leave_one_out=leave_one_out, every=every, held=held,
+            leave_one_out=leave_one_out, every=every,
+            held=HELD if held is None else held,
             progress=(lambda ended, planned: show(ended, planned, "runs")) if show else None,
         )  # fmt: skip
     if out is not None:

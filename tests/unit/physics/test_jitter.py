@@ -47,7 +47,7 @@ def test_a_stretched_step_by_hand() -> None:
 
 def test_no_step_is_shorter_than_the_hardware_allows() -> None:
     plain, noisy = exact(), JitteredStepTime(exact())
-    for chunks in ((), ((1_024, 0),)):
+    for chunks in ((), ((8_192, 0),)):
         busy, wire = plain.floor(shape(1.0, chunks=chunks))
         shortest = noisy.price(shape(0.01, chunks=chunks))
         assert (shortest.compute_ps + shortest.memory_ps, shortest.communication_ps) == (busy, wire)

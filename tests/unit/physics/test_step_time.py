@@ -71,10 +71,10 @@ def test_slope_per_running_request(
 
 
 def test_all_reduces_of_llama_70b() -> None:
-    """Four H100 spend about 0.9 ms a step on all-reduces at 8 running and 2.4 ms at 64."""
-    price = prices("llama-2-70b", tensor=4)
-    assert price.price(decode(price, 8, 700)).communication_ps / 1e9 == pytest.approx(0.9, rel=0.1)
-    assert price.price(decode(price, 64, 700)).communication_ps / 1e9 == pytest.approx(2.4, rel=0.05)
+    """Four H100 spend about 0.9 ms a step on all-reduces at 8 running and 2.4 ms at 64, as they were measured."""
+    price, share = prices("llama-2-70b", tensor=4), CATALOG.calibration("default").all_reduce
+    assert price.price(decode(price, 8, 700)).communication_ps / 1e9 / share == pytest.approx(0.9, rel=0.1)
+    assert price.price(decode(price, 64, 700)).communication_ps / 1e9 / share == pytest.approx(2.4, rel=0.05)
 
 
 def test_it_implements_the_protocol() -> None:

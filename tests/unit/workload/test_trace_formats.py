@@ -221,7 +221,7 @@ def test_a_file_of_several_formats_needs_a_word(tmp_path: Path) -> None:
     error = failure(path)
     assert "several formats" in error.message
     assert error.found == "azure, vidur"
-    assert "--format" in str(error)
+    assert "workload.trace.format" in str(error)
     assert "num_prefill_tokens" in str(error)
     assert rows(read(path, format="azure")) == [(0, 4, 5)]
     assert rows(read(path, format="vidur")) == [(0, 2, 3)]
