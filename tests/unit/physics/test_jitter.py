@@ -29,7 +29,7 @@ def exact(model: str = "llama-3.1-70b", tensor: int = 4) -> RooflineStepTime:
 def shape(stretch: float, batch: int = 32, context: int = 700, chunks: Any = ()) -> StepShape:
     tokens = batch + sum(new for new, _ in chunks)
     return StepShape(
-        tokens, tokens, False, batch + len(chunks), batch, (batch * context,), (batch,), chunks, stretch=stretch
+        tokens, tokens, not chunks, batch + len(chunks), batch, (batch * context,), (batch,), chunks, stretch=stretch
     )
 
 
