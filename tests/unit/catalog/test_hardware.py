@@ -110,9 +110,22 @@ def test_every_gpu_has_constants() -> None:
     for name in CATALOG.names("hardware"):
         gpu = CATALOG.gpu(name)
         assert calibration.kernels_for(gpu.name, gpu.architecture) is not None, name
-    assert calibration.front_end_s == pytest.approx(1.63e-3)
-    assert calibration.front_end_s_per_token == pytest.approx(9.25e-6)
-    assert calibration.output_s_per_request == pytest.approx(42.2e-6)
+
+
+def test_constants_are_read_in_their_units() -> None:
+    """Against the text of the file, by hand."""
+    written = yaml.safe_load(Path(CATALOG.describe("calibrations", "default")["file"]).read_text(encoding="utf-8"))
+    calibration = CATALOG.calibration("default")
+    seconds = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+    for found, section, name in (
+        (calibration.step_s, "step", "host"),
+        (calibration.router_s, "step", "router"),
+        (calibration.front_end_s, "front_end", "per_request"),
+        (calibration.front_end_s_per_token, "front_end", "per_prompt_token"),
+        (calibration.output_s_per_request, "output", "per_request"),
+    ):
+        number, unit = written[section][name].split()
+        assert found == pytest.approx(float(number) * seconds[unit])
 
 
 def test_no_constant_is_keyed_by_a_model_and_their_number_is_known() -> None:

@@ -65,8 +65,15 @@ def test_a_decode_step_by_hand() -> None:
     assert items["attention.requests"].total_ps == pytest.approx(32 * (8e-6 + 32 * 0.1e-6) * 1e12, rel=1e-4)
     # Of the 18 us that launching attention takes by its curve, the table has 8.1 too; a share of the rest is left.
     traffic = 32 * (10 * 4_096 + 3 * 14_336) * 2 / (0.7 * 3.35e12)
-    assert items["element-wise"].total_ps == pytest.approx(32 * (traffic + CALIBRATION.launch * (18e-6 - 8.1e-6)) * 1e12, rel=1e-4)
-    assert items["host"].ps == {"compute": 0, "memory": 0, "communication": 0, "overhead": round(CALIBRATION.step_s * 1e12)}
+    assert items["element-wise"].total_ps == pytest.approx(
+        32 * (traffic + CALIBRATION.launch * (18e-6 - 8.1e-6)) * 1e12, rel=1e-4
+    )
+    assert items["host"].ps == {
+        "compute": 0,
+        "memory": 0,
+        "communication": 0,
+        "overhead": round(CALIBRATION.step_s * 1e12),
+    }
     assert of.remarks() == []
 
 
