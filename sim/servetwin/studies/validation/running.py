@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import signal
 import tempfile
-import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted
-from servetwin.scenario.interruption import SIGNALS, Stopped
+from servetwin.studies.processes import in_processes, signals_raise
 from servetwin.studies.validation.one_run import RunOptions, resolved, run_trial
 from servetwin.studies.validation.plan import Plan
 from servetwin.studies.validation.trial import Outcome, Trial
-from servetwin.studies.validation.workers import run_in_processes
 
 Progress = Callable[[int, int], None]
 """``(runs that ended, runs in all)``."""
@@ -50,11 +47,11 @@ def run_plan(todo: Plan, options: RunOptions, progress: Progress | None = None) 
     """
     finished = Finished()
     trials = [trial for _, trial in todo.trials]
-    catalog = Catalog(options.catalog)
     if options.changes:
-        _check_changes(trials, options, catalog)
-    alone = options.jobs == 1 or len(trials) < 2
-    ended = _here(trials, options, catalog) if alone else run_in_processes(trials, options, run_trial)
+        _check_changes(trials, options, Catalog(options.catalog))
+    ended = in_processes(
+        trials, partial(_runner, options), options.jobs, plugins=options.plugins, name="servetwin-validate"
+    )
     try:
         with signals_raise():
             for trial_index, outcome in ended:
@@ -82,28 +79,7 @@ def _check_changes(trials: list[Trial], options: RunOptions, catalog: Catalog) -
             return
 
 
-def _here(trials: list[Trial], options: RunOptions, catalog: Catalog) -> Generator[tuple[int, Outcome]]:
-    for trial_index, trial in enumerate(trials):
-        yield trial_index, run_trial(trial, options, catalog)
-
-
-@contextmanager
-def signals_raise() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise ``Stopped``; only the main thread of a program can be told."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise Stopped(number)
-
-    previous = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in previous.items():
-        if handler not in (None, signal.SIG_IGN):
-            signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            if handler is not None:
-                signal.signal(number, handler)
+def _runner(options: RunOptions) -> Callable[[Trial], Outcome]:
+    """What runs trials, with its own catalog."""
+    catalog = Catalog(options.catalog)
+    return lambda trial: run_trial(trial, options, catalog)

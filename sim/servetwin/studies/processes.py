@@ -1,0 +1,198 @@
+"""Tasks in this process or in several, each with a pipe of its own, so that any of them may be ended at any moment.
+
+The processes are started afresh, so that nothing of this one leaks into them; they prepare once, then answer one task
+after the other, and do not outlive whoever asked.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from servetwin.errors import Interrupted, ScenarioError
+from servetwin.policies import load_plugins
+from servetwin.scenario.interruption import SIGNALS, Stopped
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+Prepare = Callable[[], Callable[[Task], Answer]]
+"""Called once in each process; what it returns answers a task. Has to be picklable: a function of a module, or a
+``partial`` of one."""
+
+Lost = Callable[[int | None], Answer]
+"""The answer to a task whose process ended, of its exit code (negative: the signal)."""
+
+
+def in_processes(
+    tasks: Sequence[Task],
+    prepare: Prepare[Task, Answer],
+    jobs: int,
+    *,
+    plugins: Sequence[Path] = (),
+    name: str = "servetwin",
+    lost: Lost[Answer] | None = None,
+) -> Generator[tuple[int, Answer]]:
+    """Answer each task, with its place, as it ends; the answers are the same for any number of jobs.
+
+    One job, or one task, is done in this process. Close the generator to end what is under way.
+
+    Args:
+        tasks: what to do.
+        prepare: makes what does it.
+        jobs: processes.
+        plugins: files that register policies, which this process has loaded and a fresh one has not.
+        name: what the processes are called.
+        lost: what to answer for a task whose process ended, after which another process is started; by default that
+            is an error.
+
+    Raises:
+        ScenarioError: a process ended before its task did.
+        RuntimeError: a bug in another process, with its traceback.
+    """
+    if jobs == 1 or len(tasks) < 2:
+        work = prepare()
+        for index, task in enumerate(tasks):
+            yield index, work(task)
+        return
+    crew = _Crew(tasks, partial(_prepared, prepare, tuple(plugins)), jobs, name, lost)
+    try:
+        yield from crew.answers()
+    finally:
+        crew.end()
+
+
+class _Crew(Generic[Task, Answer]):
+    """The processes of one call, and which task each of them has."""
+
+    def __init__(
+        self, tasks: Sequence[Task], prepare: Prepare[Task, Answer], jobs: int, name: str, lost: Lost[Answer] | None
+    ) -> None:
+        self._tasks, self._prepare, self._jobs, self._name, self._lost = tasks, prepare, jobs, name, lost
+        self._waiting = iter(range(len(tasks)))
+        self._workers: dict[Connection, BaseProcess] = {}
+        self._busy: dict[Connection, int] = {}
+        self._context = multiprocessing.get_context("spawn")
+
+    def answers(self) -> Iterator[tuple[int, Answer]]:
+        for _ in range(min(self._jobs, len(self._tasks))):
+            self._next(self._start())
+        while self._busy:
+            for ready in wait(list(self._busy)):
+                assert isinstance(ready, Connection)
+                index = self._busy.pop(ready)
+                try:
+                    answer, trace = ready.recv()
+                except (EOFError, ConnectionResetError):
+                    yield index, self._answer_for_lost(ready)
+                    self._next(self._start())
+                    continue
+                if trace is not None:
+                    raise RuntimeError(trace)
+                # The process has its next task before this answer is worked on.
+                self._next(ready)
+                yield index, answer
+
+    def end(self) -> None:
+        for process in self._workers.values():
+            process.kill()
+        for connection, process in self._workers.items():
+            process.join()
+            connection.close()
+
+    def _start(self) -> Connection:
+        here, there = self._context.Pipe()
+        process: BaseProcess = self._context.Process(
+            target=_work, args=(there, self._prepare), name=f"{self._name}-{len(self._workers)}", daemon=True
+        )
+        process.start()
+        there.close()
+        self._workers[here] = process
+        return here
+
+    def _next(self, worker: Connection) -> None:
+        index = next(self._waiting, None)
+        if index is None:
+            return
+        self._busy[worker] = index
+        # A process that has ended meanwhile is found when its answer is read.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            worker.send(self._tasks[index])
+
+    def _answer_for_lost(self, worker: Connection) -> Answer:
+        process = self._workers.pop(worker)
+        process.join()
+        worker.close()
+        if self._lost is not None:
+            return self._lost(process.exitcode)
+        raise ScenarioError(
+            "a process of the simulation ended before its run",
+            path="--jobs",
+            found=self._jobs,
+            hint="memory may have run out: use fewer jobs",
+        )
+
+
+def _prepared(prepare: Prepare[Task, Answer], plugins: Sequence[Path]) -> Callable[[Task], Answer]:
+    """What a fresh process does before its first task."""
+    load_plugins(plugins)
+    return prepare()
+
+
+def _work(parent: Connection, prepare: Prepare[Any, Any]) -> None:
+    """Answer one task after the other until there are no more.
+
+    A terminal sends Ctrl-C to every process: the parent hears it too, and ends this one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work = None
+    while True:
+        try:
+            task = parent.recv()
+        except EOFError:
+            return
+        answer, trace = None, None
+        try:
+            work = work or prepare()
+            answer = work(task)
+        except (Interrupted, KeyboardInterrupt):
+            return
+        except Exception:
+            trace = traceback.format_exc()
+        try:
+            parent.send((answer, trace))
+        except BrokenPipeError:
+            # The parent was killed: nobody wants the answer.
+            return
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise ``Stopped``; only the main thread of a program can be told."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in previous.items():
+        if handler not in (None, signal.SIG_IGN):
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            if handler is not None:
+                signal.signal(number, handler)
