@@ -46,6 +46,8 @@ def _bundled_root() -> Path:
 class Catalog:
     """Finds models, GPUs, calibrations, scenarios and workloads by name or path.
 
+    It lists each folder once; files that come later are for a new catalog.
+
     Args:
         extra: folders of the user, searched before the bundled data. Each is laid out as the bundled data is,
             or holds the folders ``gpus``, ``models``, … directly.
@@ -54,6 +56,7 @@ class Catalog:
     def __init__(self, extra: Sequence[Path] = ()) -> None:
         self._roots = [*extra, _bundled_root()]
         self._aliases: dict[str, dict[str, Path]] = {}
+        self._listed: dict[str, dict[str, Path]] = {}
         for root in extra:
             if not root.is_dir():
                 raise CatalogError("there is no such catalogue folder", file=str(root))
@@ -153,11 +156,13 @@ class Catalog:
 
     def _files(self, kind: str) -> dict[str, Path]:
         """Files by name; the first folder wins."""
-        files: dict[str, Path] = {}
-        for folder in self._folders(kind):
-            for path in sorted(folder.rglob("*.yaml")):
-                files.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
-        return files
+        if kind not in self._listed:
+            files: dict[str, Path] = {}
+            for folder in self._folders(kind):
+                for path in sorted(folder.rglob("*.yaml")):
+                    files.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+            self._listed[kind] = files
+        return self._listed[kind]
 
     def _alias_index(self, kind: str) -> dict[str, Path]:
         """Files by folded name and alias. Read only when no file has the name asked for."""

@@ -109,3 +109,9 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="no such") as caught:
         read_mapping(tmp_path / "qiuck.yaml", "scenario", ScenarioError)
     assert caught.value.nearest == str(tmp_path / "quick.yaml")
+
+
+def test_readers_of_one_text_have_copies_of_their_own() -> None:
+    first = parse_yaml("fields: [1, {a: 2}]")
+    first["fields"][1]["a"] = 3
+    assert parse_yaml("fields: [1, {a: 2}]") == {"fields": [1, {"a": 2}]}
