@@ -1,11 +1,12 @@
 """Tasks in this process or in several, each with a pipe of its own, so that any of them may be ended at any moment.
 
-The processes are started afresh, so that nothing of this one leaks into them; they prepare once, then answer one task
-after the other, and do not outlive whoever asked.
+Nothing of this process leaks into the others; they prepare once, then answer one task after the other, and do not
+outlive whoever asked.
 """
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import signal
 import threading
@@ -13,7 +14,9 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
@@ -59,13 +62,14 @@ def in_processes(
     Raises:
         ScenarioError: a process ended before its task did.
         RuntimeError: a bug in another process, with its traceback.
+        Stopped: another process was told to stop, as Ctrl-C tells all of them.
     """
     if jobs == 1 or len(tasks) < 2:
         work = prepare()
         for index, task in enumerate(tasks):
             yield index, work(task)
         return
-    crew = _Crew(tasks, partial(_prepared, prepare, tuple(plugins)), jobs, name, lost)
+    crew = _Crew(tasks, prepare, plugins, jobs, name, lost)
     try:
         yield from crew.answers()
     finally:
@@ -76,13 +80,20 @@ class _Crew(Generic[Task, Answer]):
     """The processes of one call, and which task each of them has."""
 
     def __init__(
-        self, tasks: Sequence[Task], prepare: Prepare[Task, Answer], jobs: int, name: str, lost: Lost[Answer] | None
+        self,
+        tasks: Sequence[Task],
+        prepare: Prepare[Task, Answer],
+        plugins: Sequence[Path],
+        jobs: int,
+        name: str,
+        lost: Lost[Answer] | None,
     ) -> None:
-        self._tasks, self._prepare, self._jobs, self._name, self._lost = tasks, prepare, jobs, name, lost
+        self._tasks, self._jobs, self._name, self._lost = tasks, jobs, name, lost
+        self._prepare = partial(_prepared, prepare, tuple(plugins))
         self._waiting = iter(range(len(tasks)))
         self._workers: dict[Connection, BaseProcess] = {}
         self._busy: dict[Connection, int] = {}
-        self._context = multiprocessing.get_context("spawn")
+        self._context = _context(prepare)
 
     def answers(self) -> Iterator[tuple[int, Answer]]:
         for _ in range(min(self._jobs, len(self._tasks))):
@@ -97,6 +108,8 @@ class _Crew(Generic[Task, Answer]):
                     yield index, self._answer_for_lost(ready)
                     self._next(self._start())
                     continue
+                if isinstance(trace, int):
+                    raise Stopped(trace)
                 if trace is not None:
                     raise RuntimeError(trace)
                 # The process has its next task before this answer is worked on.
@@ -143,6 +156,29 @@ class _Crew(Generic[Task, Answer]):
         )
 
 
+def _context(prepare: Prepare[Any, Any]) -> ForkServerContext | SpawnContext:
+    """What starts processes: forks of one that has imported all they need, and has neither threads nor files of ours.
+
+    So the second process costs nothing, and none holds an end of the pipe of another, by which it would outlive us.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    function = prepare.func if isinstance(prepare, partial) else prepare
+    context.set_forkserver_preload(["__main__", "servetwin.scenario.run", getattr(function, "__module__", __name__)])
+    # Once, however often this is called.
+    atexit.unregister(_end_server)
+    atexit.register(_end_server)
+    return context
+
+
+def _end_server() -> None:
+    """Wait for the end of what forks: only so does its time count as that of the program (``time servetwin …``)."""
+    stop = getattr(forkserver._forkserver, "_stop", None)
+    if stop is not None:
+        stop()
+
+
 def _prepared(prepare: Prepare[Task, Answer], plugins: Sequence[Path]) -> Callable[[Task], Answer]:
     """What a fresh process does before its first task."""
     load_plugins(plugins)
@@ -156,6 +192,7 @@ def _work(parent: Connection, prepare: Prepare[Any, Any]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     work = None
+    trace: str | int | None
     while True:
         try:
             task = parent.recv()
@@ -165,8 +202,9 @@ def _work(parent: Connection, prepare: Prepare[Any, Any]) -> None:
         try:
             work = work or prepare()
             answer = work(task)
-        except (Interrupted, KeyboardInterrupt):
-            return
+        except (Interrupted, KeyboardInterrupt) as error:
+            # Said rather than left to be found out, so that the task does not count as lost.
+            trace = int(getattr(error, "signal_number", signal.SIGINT))
         except Exception:
             trace = traceback.format_exc()
         try:
