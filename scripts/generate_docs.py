@@ -52,10 +52,14 @@ IMAGES = {
     "quickstart-latency.png": ("run quickstart", "latency.png"),
     "quickstart-timeline.png": ("run quickstart", "timeline.png"),
     "quickstart-roofline.png": ("run quickstart", "roofline.png"),
+    "sweep-lines.png": ("sweep load.yaml", "sweep-1-ttft_ms.p99.png"),
     "capacity-100b.png": ("capacity_100b.py", capacity_100b.PICTURE),
 }
 """Picture in ``docs/images`` → the arguments of servetwin, or the script beside this one, that draw it, and the file
 that they write."""
+
+FILES = (("sweep.md", "load.yaml"),)
+"""Pages, and the files in them that pictures are drawn of."""
 
 _PART = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- end of generated part -->)", re.DOTALL)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
@@ -119,6 +123,8 @@ def draw_images() -> None:
     target = ROOT / "docs" / "images"
     target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
+        for page, name in FILES:
+            (Path(folder) / name).write_text(_block(ROOT / "docs" / page, name), encoding="utf-8")
         drawn: dict[str, Path] = {}
         for name, (command, file) in IMAGES.items():
             if command not in drawn:
@@ -126,6 +132,12 @@ def draw_images() -> None:
                 _draw(command, drawn[command], Path(folder))
             shutil.copyfile(drawn[command] / file, target / name)
             print(f"drawn: docs/images/{name}")
+
+
+def _block(page: Path, name: str) -> str:
+    """The file that a page shows under a name."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(f"<!-- test: file {name} -->\n```yaml\n")
+    return rest.partition("```\n")[0]
 
 
 def _draw(command: str, out: Path, folder: Path) -> None:

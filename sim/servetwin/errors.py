@@ -3,6 +3,7 @@
     ServetwinError
     ├── InputError                 the user's input is wrong: exit code 2, never a traceback
     │   ├── ScenarioError          a scenario, sweep or suite file, or an override of one of its fields
+    │   │   └── FieldError         one of its fields, by itself: there is none of that name, or not with that value
     │   ├── CatalogError           an unknown or malformed model, GPU, workload, scenario or calibration
     │   ├── TraceError             a trace file that cannot be read, or one of its rows
     │   └── CapacityError          the scenario is well formed but cannot exist: weights do not fit, …
@@ -83,6 +84,10 @@ class InputError(ServetwinError):
 
 class ScenarioError(InputError):
     """A scenario, sweep or suite file, or an override of one of its fields, is wrong."""
+
+
+class FieldError(ScenarioError):
+    """A field that the format does not have, or a value that a field does not take, whatever else the file says."""
 
 
 class CatalogError(InputError):

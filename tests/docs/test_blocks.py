@@ -23,6 +23,7 @@ from tests.docs.blocks import ROOT, SHOWN, Block, pages, read_blocks
 from servetwin.catalog.find import Catalog
 from servetwin.scenario.load import load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
+from servetwin.studies.sweep import Design, read_sweep
 
 TRACES = {
     "AzureLLMInferenceTrace_conv.csv": "azure_example.csv",
@@ -104,7 +105,10 @@ def _validate_yaml(block: Block, folder: Path) -> None:
         validate_mapping(deep_merge(quickstart, content), file=block.place)
         return
     assert block.file, f"{block.place}: a YAML block is a file or a fragment"
-    if "workload" in content:
+    if "scenario" in content:
+        sweep = read_sweep(folder / block.file)
+        Design(sweep, block.file)
+    elif "workload" in content:
         load_scenario(str(folder / block.file))
     else:
         mine = Catalog([folder / Path(block.file).parts[0]])

@@ -6,6 +6,7 @@ come first.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -124,6 +125,16 @@ class Catalog:
     def names(self, kind: str) -> list[str]:
         """The names of everything of a kind, sorted."""
         return sorted(self._files(kind))
+
+    def digest(self) -> str:
+        """A hash of every profile and calibration: a run of the same scenario with another one may differ."""
+        found = hashlib.sha256()
+        for kind in KINDS:
+            if kind not in ("scenarios", "workloads"):
+                for name, path in sorted(self._files(kind).items()):
+                    found.update(f"{kind} {name}\n".encode())
+                    found.update(path.read_bytes())
+        return found.hexdigest()
 
     def describe(self, kind: str, name: str) -> dict[str, Any]:
         """What ``servetwin show`` says about one thing, as plain data; of a model, what its sheet does not."""

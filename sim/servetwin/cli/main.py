@@ -15,6 +15,7 @@ from servetwin.cli import replay as replay_command
 from servetwin.cli import run as run_command
 from servetwin.cli import schema as schema_command
 from servetwin.cli import show as show_command
+from servetwin.cli import sweep as sweep_command
 from servetwin.cli import validate as validate_command
 from servetwin.cli.guard import guarded, prepare_streams, report
 
@@ -36,8 +37,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 a check failed, 2 bad input or usage, 130 or 143 interrupted (what was finished "
-    "is kept).",
+    epilog="Exit codes: 0 fine, 1 a check or all of a sweep failed, 2 bad input or usage, "
+    "130 or 143 interrupted (what was finished is kept).",
 )
 
 
@@ -69,6 +70,7 @@ def _start(
 app.command("run")(guarded(run_command.run))
 app.command("replay")(guarded(replay_command.replay))
 app.command("explain")(guarded(explain_command.explain))
+app.command("sweep")(guarded(sweep_command.sweep))
 app.command("validate")(guarded(validate_command.validate))
 app.command("list")(guarded(list_command.list_))
 app.command("show")(guarded(show_command.show))

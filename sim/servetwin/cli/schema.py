@@ -11,12 +11,16 @@ from servetwin.cli.kinds import KINDS, POLICIES, kind_of
 from servetwin.errors import InputError
 
 _FILES = tuple(kind for kind in KINDS if kind != POLICIES)
+_STUDIES = {"sweep": "sweeps", "sweeps": "sweeps"}
+"""Files that the catalog has none of."""
 
 
 def schema(
     kind: Annotated[
         str,
-        typer.Argument(help="scenario, workload, hardware, model, node, link, storage, calibration; plural works too."),
+        typer.Argument(
+            help="scenario, workload, sweep, hardware, model, node, link, storage, calibration; plural works too."
+        ),
     ],
     plugin: options.Plugin = None,
 ) -> None:
@@ -24,7 +28,7 @@ def schema(
 
     Save it, and name it in the first line of a file: # yaml-language-server: $schema=scenario.schema.json
     """
-    wanted = kind_of(kind)
+    wanted = _STUDIES.get(kind.casefold()) or kind_of(kind)
     options.load_policies(plugin)
     from json import dumps
 
@@ -42,6 +46,10 @@ def _schema(kind: str) -> dict[str, Any]:
         from servetwin.scenario.json_schema import workload_schema
 
         found = workload_schema()
+    elif kind == "sweeps":
+        from servetwin.studies.sweep.json_schema import sweep_schema
+
+        found = sweep_schema()
     elif kind in SCHEMAS:
         found = SCHEMAS[kind]()
     else:

@@ -59,7 +59,7 @@ def _relaxed(schema: Schema) -> Schema:
         definitions.update(named)
     schema["$defs"] = definitions
     for part in (schema, *definitions.values()):
-        _document(part)
+        document(part)
     for part in _parts(schema):
         part.pop("required", None)
         part.pop("discriminator", None)
@@ -95,7 +95,7 @@ def _parts(schema: Any) -> Iterator[Schema]:
             yield from _parts(inner)
 
 
-def _document(part: Schema) -> None:
+def document(part: Schema) -> None:
     """Move what a docstring says about the fields to the fields."""
     body, meanings = docstring_fields(part.get("description", ""))
     if body:

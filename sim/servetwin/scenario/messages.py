@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from servetwin.errors import ScenarioError
+from servetwin.errors import FieldError
 from servetwin.scenario.other_names import meant_field, meant_value
 
 Path = tuple[str | int, ...]
@@ -96,7 +96,7 @@ def _listed(allowed: str | list[str]) -> str:
     return allowed if isinstance(allowed, str) else ", ".join(allowed)
 
 
-def as_error(mistakes: Sequence[Mistake], file: str) -> ScenarioError:
+def as_error(mistakes: Sequence[Mistake], file: str) -> FieldError:
     """One error for all mistakes: the first in full, the others in a line each."""
     first, *others = mistakes
     hint = None
@@ -104,7 +104,7 @@ def as_error(mistakes: Sequence[Mistake], file: str) -> ScenarioError:
         listed = [f"{dotted(m.path)}: {m.message}" for m in others[: _MOST_MISTAKES - 1]]
         more = len(others) - len(listed)
         hint = "also wrong: " + "; ".join(listed) + (f"; and {more} more" if more else "")
-    return ScenarioError(
+    return FieldError(
         first.message,
         file=file,
         path=dotted(first.path) or None,

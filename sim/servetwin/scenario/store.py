@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +40,39 @@ def config_hash(scenario: Scenario) -> str:
     Names, seed and stepping level are left out, for they do not belong to the configuration; files count with
     their content instead of their path.
     """
-    mapping = to_mapping(scenario)
+    mapping = _with_files(scenario)
     for key in _NOT_HASHED:
         mapping.pop(key, None)
     for key in _NOT_HASHED_OF_RUN:
         mapping["run"].pop(key, None)
+    return _digest(mapping)[:12]
+
+
+def run_hash(scenario: Scenario, *context: str) -> str:
+    """Twenty hexadecimal digits that are equal for runs with the same results: names, seed and stepping level count.
+
+    Args:
+        scenario: the resolved scenario.
+        context: what else the results depend on.
+    """
+    return _digest({"scenario": _with_files(scenario), "context": context})[:20]
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _with_files(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data, with the hash of a file's content in place of its path."""
+    mapping = to_mapping(scenario)
     mapping["workload"] = _with_content(mapping["workload"])
     for owner in (mapping, *mapping["cluster"].get("pools", ())):
         if isinstance(owner.get("model"), dict):
             owner["model"].pop("_name_or_path", None)
         if owner.get("hardware", "").endswith((".yaml", ".yml", ".json")):
             owner["hardware"] = _file_hash(Path(owner["hardware"]))
-    text = json.dumps(mapping, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return mapping
 
 
 def _prune(value: Any) -> Any:
@@ -80,8 +101,15 @@ def _file_hash(path: Path) -> str:
         if path.is_dir():
             parts = [f"{entry.name} {_file_hash(entry)}" for entry in sorted(path.iterdir()) if entry.is_file()]
             return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        stat = path.stat()
+        return _hash_as_of(path, stat.st_mtime_ns, stat.st_size)
     except OSError:
         # Whoever reads the file will say what is wrong with it.
         return str(path)
+
+
+@lru_cache(maxsize=1024)
+def _hash_as_of(path: Path, _modified_ns: int, _size: int) -> str:
+    """The hash of a file, which the many runs of a study read once as long as it does not change."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from servetwin.errors import ScenarioError
+from servetwin.errors import ScenarioError, nearest_name
 
 OFF: tuple[object, ...] = (None, False, 0, "none", "off", "", {}, [])
 """Values that switch something off, which every version can do."""
@@ -43,6 +43,32 @@ UNBUILT_VALUES: dict[str, dict[object, str]] = {
     },
 }
 """Values that the format names for a field, and what they would be."""
+
+
+UNBUILT_CHOICES: dict[str, dict[str, str]] = {
+    "--engine": {"ray": "studies that run on a Ray cluster"},
+}
+"""Values of the command line's options, and what they would be."""
+
+
+def check_choice(option: str, found: str, known: Sequence[str]) -> None:
+    """Refuse what an option of the command line cannot be.
+
+    Args:
+        option: the option, with its dashes.
+        found: what the user wrote.
+        known: what this version has.
+
+    Raises:
+        ScenarioError: it is unknown, or not built yet.
+    """
+    if found in known:
+        return
+    what = UNBUILT_CHOICES.get(option, {}).get(found)
+    if what is not None:
+        message = f"this version of servetwin does not have {what} yet"
+        raise ScenarioError(message, path=option, found=found, allowed=known)
+    raise ScenarioError("unknown value", path=option, found=found, allowed=known, nearest=nearest_name(found, known))
 
 
 def refuse_unbuilt(raw: dict[str, Any], file: str) -> None:
