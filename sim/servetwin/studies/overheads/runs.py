@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from servetwin.catalog.find import Catalog
@@ -13,10 +14,9 @@ from servetwin.errors import InputError
 from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.run import execute
 from servetwin.studies.overheads.effects import METRICS, Effects, effects_of
+from servetwin.studies.processes import in_processes, signals_raise
 from servetwin.studies.validation.one_run import RunOptions, resolved
-from servetwin.studies.validation.running import signals_raise
 from servetwin.studies.validation.trial import Trial
-from servetwin.studies.validation.workers import run_in_processes
 
 Progress = Callable[[int, int], None]
 """``(runs that ended, runs in all)``."""
@@ -51,8 +51,9 @@ def run_all(
         Interrupted: a signal.
     """
     found: dict[int, tuple[PointEffects, ...]] = {}
-    alone = options.jobs == 1 or len(trials) < 2
-    ended = _here(trials, options) if alone else run_in_processes(trials, options, run_effects)
+    ended = in_processes(
+        trials, partial(_runner, options), options.jobs, plugins=options.plugins, name="servetwin-calibrate"
+    )
     try:
         with signals_raise():
             for place, effects in ended:
@@ -64,10 +65,10 @@ def run_all(
     return [found[place] for place in range(len(trials))]
 
 
-def _here(trials: Sequence[Trial], options: RunOptions) -> Generator[tuple[int, tuple[PointEffects, ...]]]:
+def _runner(options: RunOptions) -> Callable[[Trial], tuple[PointEffects, ...]]:
+    """What runs trials, with its own catalog."""
     catalog = Catalog(options.catalog)
-    for place, trial in enumerate(trials):
-        yield place, run_effects(trial, options, catalog)
+    return lambda trial: run_effects(trial, options, catalog)
 
 
 def run_effects(trial: Trial, options: RunOptions, catalog: Catalog) -> tuple[PointEffects, ...]:
