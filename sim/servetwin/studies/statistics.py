@@ -94,9 +94,9 @@ def batch_means(values: Sequence[float] | Floats, batches: int = 20, level: floa
         batches: how many batches to make; with fewer values, each is a batch.
         level: the probability with which the interval covers the true mean, as a fraction.
 
-    Batches are of equal size; what does not divide is left out at the beginning. The longer the batches are against
-    the memory of the process, the closer the interval is to the stated level. Source: Law, *Simulation Modeling and
-    Analysis*, 5th ed. (2015), section 9.5.3.
+    The estimate is the mean of all values. Batches are of equal size; what does not divide is in none of them, at the
+    beginning. The longer the batches are against the memory of the process, the closer the interval is to the stated
+    level. Source: Law, *Simulation Modeling and Analysis*, 5th ed. (2015), section 9.5.3.
     """
     if batches < 2:
         raise ValueError(f"an interval takes at least two batches, found {batches}")
@@ -105,7 +105,9 @@ def batch_means(values: Sequence[float] | Floats, batches: int = 20, level: floa
     if number < 2:
         return mean_interval(known, level)
     size = len(known) // number
-    return mean_interval(known[len(known) - number * size :].reshape(number, size).mean(axis=1), level)
+    half = mean_interval(known[len(known) - number * size :].reshape(number, size).mean(axis=1), level).half_width
+    mean = exact_float_sum(known) / len(known)
+    return Interval(mean, mean - half, mean + half)
 
 
 def warmup(values: Sequence[float] | Floats) -> int:
