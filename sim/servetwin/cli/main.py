@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from servetwin.cli import calibrate as calibrate_command
+from servetwin.cli import compare as compare_command
 from servetwin.cli import explain as explain_command
 from servetwin.cli import list as list_command
 from servetwin.cli import new as new_command
@@ -69,6 +70,7 @@ def _start(
 
 app.command("run")(guarded(run_command.run))
 app.command("replay")(guarded(replay_command.replay))
+app.command("compare")(guarded(compare_command.compare))
 app.command("explain")(guarded(explain_command.explain))
 app.command("sweep")(guarded(sweep_command.sweep))
 app.command("validate")(guarded(validate_command.validate))

@@ -1,0 +1,126 @@
+"""Running every variant with every seed, in this process or in several, with the same results."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from servetwin.catalog.find import Catalog
+from servetwin.errors import InputError, Interrupted
+from servetwin.scenario.run import execute
+from servetwin.scenario.schema import Scenario
+from servetwin.studies.compare.measure import Measured, measure
+from servetwin.studies.compare.variants import Variant
+from servetwin.studies.processes import in_processes, signals_raise
+
+Progress = Callable[[int, int], None]
+"""``(runs that ended, runs in all)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run.
+
+    Attributes:
+        name: the variant.
+        scenario: what to run.
+    """
+
+    name: str
+    scenario: Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What holds for every run.
+
+    Attributes:
+        catalog: the user's folders of models and GPUs.
+        plugins: files that register policies.
+        strict: whether every account is counted again at every step.
+        jobs: processes.
+    """
+
+    catalog: tuple[Path, ...] = ()
+    plugins: tuple[Path, ...] = ()
+    strict: bool = False
+    jobs: int = 1
+
+
+@dataclass(slots=True)
+class Finished:
+    """What came of the runs.
+
+    Attributes:
+        seeds: for each seed whose runs have all ended, one of each variant, in their order.
+        ended: runs that have ended.
+        planned: runs in all.
+        signal_number: the signal that stopped the rest; None = everything ran.
+    """
+
+    seeds: list[list[Measured]] = field(default_factory=list)
+    ended: int = 0
+    planned: int = 0
+    signal_number: int | None = None
+
+
+def run_variants(
+    variants: Sequence[Variant], seeds: int, options: RunOptions, progress: Progress | None = None
+) -> Finished:
+    """Run every variant with ``seeds`` consecutive seeds; Ctrl-C or SIGTERM keep the seeds that are complete.
+
+    Raises:
+        InputError: a run was refused.
+    """
+    tasks = [
+        Task(variant.name, _with_seed(variant.scenario, number)) for number in range(seeds) for variant in variants
+    ]
+    finished = Finished(planned=len(tasks))
+    answers: dict[int, Measured] = {}
+    ended = in_processes(
+        tasks,
+        partial(_prepare, options.catalog, options.strict),
+        options.jobs,
+        plugins=options.plugins,
+        name="compare",
+    )
+    try:
+        with signals_raise():
+            for index, answer in ended:
+                if isinstance(answer, InputError):
+                    raise answer
+                answers[index] = answer
+                if progress is not None:
+                    progress(len(answers), len(tasks))
+    except (KeyboardInterrupt, Interrupted) as error:
+        finished.signal_number = int(getattr(error, "signal_number", signal.SIGINT))
+    finally:
+        ended.close()
+    finished.ended = len(answers)
+    for number in range(seeds):
+        places = range(number * len(variants), (number + 1) * len(variants))
+        if all(place in answers for place in places):
+            finished.seeds.append([answers[place] for place in places])
+    return finished
+
+
+def _with_seed(scenario: Scenario, more: int) -> Scenario:
+    run = scenario.run.model_copy(update={"seed": scenario.run.seed + more})
+    return scenario.model_copy(update={"run": run})
+
+
+def _prepare(catalog: Sequence[Path], strict: bool) -> Callable[[Task], Measured | InputError]:
+    return partial(_run, Catalog(catalog), strict)
+
+
+def _run(catalog: Catalog, strict: bool, task: Task) -> Measured | InputError:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return measure(task.name, execute(task.scenario, strict=strict, catalog=catalog))
+        except InputError as error:
+            return error

@@ -1,0 +1,191 @@
+"""What can be switched off and on in a scenario, to see what it gains and what it costs.
+
+A technique is a small class: its name, what it does, which buckets of the ledger pay for it, and the overrides that
+switch it. One more technique is one more entry of ``TECHNIQUES``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from servetwin.errors import ScenarioError, nearest_name
+from servetwin.scenario.overrides import Override
+from servetwin.scenario.schema import Pool, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Technique(ABC):
+    """Something that a scenario may do without.
+
+    Attributes:
+        name: what ``--toggle`` calls it.
+        does: what it does, in half a sentence.
+        costs: the buckets of the ledger that it alone fills: without it they are exactly zero.
+    """
+
+    name: str
+    does: str
+    costs: tuple[str, ...] = ()
+
+    @abstractmethod
+    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+        """The overrides that make a scenario do it, or do without.
+
+        Args:
+            scenario: the resolved scenario as the user gave it; where it does it in a way of its own, that is ``on``.
+            on: whether to do it.
+
+        Raises:
+            ScenarioError: the scenario does not say how to do it, and there is no usual way.
+        """
+
+    def _override(self, on: bool, path: str, value: Any) -> Override:
+        return Override(f"--toggle {self.name} ({'on' if on else 'off'})", path, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSetting(Technique):
+    """A setting of the pools.
+
+    Attributes:
+        field: its dotted path in a pool.
+        off: the value that does without.
+        on: the value that does it, where the scenario has ``off``; None = there is no usual one.
+    """
+
+    field: str
+    off: Any
+    on: Any = None
+
+    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+        """One override a pool, so that none is overruled."""
+        overrides = []
+        for pool in scenario.cluster.pools:
+            path, own = f"cluster.pools.{pool.name}.{self.field}", self._value(pool)
+            if on and own == self.off and self.on is None:
+                raise _not_said(self.name, f"cluster.{self.field}", own)
+            value = self.off if not on else self.on if own == self.off else own
+            overrides.append(self._override(on, path, value))
+        return overrides
+
+    def _value(self, pool: Pool) -> Any:
+        value: Any = pool
+        for part in self.field.split("."):
+            value = getattr(value, part)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice(Technique):
+    """A policy, against the plainest one.
+
+    Attributes:
+        field: the dotted path of the policy, in the scenario or, after ``pool.``, in its pools.
+        off: the name of the plainest policy.
+    """
+
+    field: str
+    off: str
+
+    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+        """The scenario's own policy, or the plainest."""
+        overrides = []
+        places: list[tuple[str, Any]] = [(self.field, getattr(scenario, self.field, None))]
+        if self.field.startswith("pool."):
+            field = self.field.removeprefix("pool.")
+            places = [
+                (f"cluster.pools.{pool.name}.{field}", getattr(pool.engine, field.removeprefix("engine.")))
+                for pool in scenario.cluster.pools
+            ]
+        for path, own in places:
+            if on and own.policy == self.off:
+                raise _not_said(self.name, self.field.replace("pool.", "cluster."), own.policy)
+            value = own.model_dump(mode="json", exclude_unset=True) if on else {"policy": self.off}
+            overrides.append(self._override(on, path, value))
+        return overrides
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParallelism(Technique):
+    """Several GPUs a replica, against as many GPUs in replicas of one."""
+
+    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+        """Off: every GPU is a replica of its own."""
+        overrides = []
+        for pool in scenario.cluster.pools:
+            tensor, replicas = pool.parallel.tensor, pool.replicas or 1
+            if on and tensor == 1:
+                raise _not_said(self.name, "cluster.parallel.tensor", tensor)
+            path = f"cluster.pools.{pool.name}"
+            overrides += [
+                self._override(on, f"{path}.parallel.tensor", tensor if on else 1),
+                self._override(on, f"{path}.replicas", replicas if on else replicas * tensor),
+            ]
+        return overrides
+
+
+def _not_said(name: str, path: str, found: object) -> ScenarioError:
+    return ScenarioError(
+        f"the scenario does not say how to do {name}",
+        file=f"--toggle {name}",
+        path=path,
+        found=found,
+        allowed="a scenario that has it on",
+        hint=f"set it for both sides: --set {path}=…",
+    )
+
+
+TECHNIQUES: dict[str, Technique] = {
+    technique.name: technique
+    for technique in (
+        PoolSetting("prefix-caching", "keeps the KV cache of what prompts have in common",
+                    field="engine.prefix_caching", off=False, on=True),
+        PoolSetting("chunked-prefill", "cuts prompts to what a step has room for", field="engine.chunked_prefill",
+                    off=False, on=True),
+        PoolSetting("async-scheduling", "plans a step while the one before runs", field="engine.async_scheduling",
+                    off=False, on=True),
+        PoolSetting("cuda-graphs", "replays recorded kernel launches", field="engine.enforce_eager",
+                    off=True, on=False),
+        PoolSetting("full-prompt-admission", "starts a request only if its whole prompt fits",
+                    field="engine.scheduler_reserve_full_isl", off=False, on=True),
+        PoolSetting("prefill-limit", "bounds a prompt's tokens in a step",
+                    field="engine.long_prefill_token_threshold", off=0),
+        PoolSetting("kv-quantisation", "keeps the KV cache in 8 bits", field="precision.kv_cache",
+                    off="bf16", on="fp8"),
+        PolicyChoice("scheduling", "orders the waiting queue", field="pool.engine.scheduling", off="fcfs"),
+        PolicyChoice("routing", "chooses replicas by their load", field="router", off="round-robin"),
+        PolicyChoice("admission", "refuses requests under load", field="admission", off="always"),
+        TensorParallelism("tensor-parallelism", "spreads every layer over the GPUs of a replica",
+                          costs=("exposed_communication",)),
+    )
+}  # fmt: skip
+"""All techniques, by name."""
+
+MOST_COMBINED = 4
+"""Techniques that are tried in all combinations: 16 runs a seed."""
+
+
+def find_techniques(names: Sequence[str]) -> list[Technique]:
+    """The techniques of some names, in the order of ``TECHNIQUES``: what they are given in makes no difference.
+
+    Raises:
+        ScenarioError: a name is unknown, or given twice.
+    """
+    for index, name in enumerate(names):
+        given = f"--toggle {name}"
+        if name not in TECHNIQUES:
+            raise ScenarioError(
+                "there is no technique of that name", file=given, found=name, allowed=list(TECHNIQUES),
+                nearest=nearest_name(name, TECHNIQUES),
+            )  # fmt: skip
+        if name in names[:index]:
+            raise ScenarioError("this technique is given twice", file=given, found=name, allowed="each of them once")
+    return [TECHNIQUES[name] for name in in_order(names)]
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Known names in the order of ``TECHNIQUES``."""
+    return [name for name in TECHNIQUES if name in names]
