@@ -114,5 +114,5 @@ def _notes(seeds: Sequence[Sequence[Measured]], reacts: bool) -> list[str]:
         for other in others:
             notes |= dict.fromkeys(check_same_requests(baseline, other, reacts=reacts))
     if len(seeds) == 1:
-        notes |= dict.fromkeys(text for run in seeds[0] for text in unsettled(run))
+        notes |= dict.fromkeys(unsettled(seeds[0]))
     return list(notes)

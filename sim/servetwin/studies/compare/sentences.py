@@ -49,11 +49,13 @@ def _latencies(account: Account) -> list[str]:
         if change is None:
             continue
         if change == 0 or (interval is not None and not _unknown(interval) and not interval.excludes_zero):
-            said.setdefault("leaves", []).append(f"{name} where it was{_range(interval, ' ms') if change else ''}")
+            said.setdefault("leaves", []).append(f"{name}{_range(interval, ' ms') if change else ''}")
             continue
         verb = "lowers" if change < 0 else "raises"
         sure = "" if interval is None or _unknown(interval) else f" ({_interval(interval, -1 if change < 0 else 1)})"
         said.setdefault(verb, []).append(f"{name} by {number(abs(change))} ms{sure}")
+    if "leaves" in said:
+        said["leaves"][-1] += " where it was" if len(said["leaves"]) == 1 else " where they were"
     return [f"{verb} {_joined(objects)}" for verb, objects in said.items()]
 
 
@@ -63,7 +65,7 @@ def _cost(account: Account, reference_gpu_s: float) -> str:
     if not kinds:
         return "it costs nothing measurable"
     parts = [f"{number(spent)} GPU-s of {bucket.replace('_', ' ')}" for bucket, spent in kinds]
-    return f"handing work on costs {_joined(parts)}, which is counted"
+    return f"handing work on costs {_joined(parts)}, included in that"
 
 
 def _interval(interval: Interval, sign: int) -> str:

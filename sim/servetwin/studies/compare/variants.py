@@ -146,14 +146,18 @@ def _by_name(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[Overr
     for text in texts:
         name, separator, change = text.partition(":")
         given = f"--set-for {text}"
-        if not separator or "=" in name:
+        if not separator or "=" in name or "=" not in change:
             raise ScenarioError("the change of one variant has another form", file=given, found=text, allowed=_FORM)
         if name not in names:
             raise ScenarioError(
                 "there is no variant of that name", file=given, found=name, allowed=names,
                 nearest=nearest_name(name, names),
             )  # fmt: skip
-        found.setdefault(name, []).append(parse_override(change)._replace(given=given))
+        try:
+            found.setdefault(name, []).append(parse_override(change)._replace(given=given))
+        except ScenarioError as error:
+            error.file = given
+            raise
     return found
 
 
