@@ -16,6 +16,7 @@ from servetwin.cli.list import _catalogued
 from servetwin.cli.main import app
 from servetwin.policies import KINDS, Policy, union
 from servetwin.studies.overheads.constants import CONSTANTS
+from servetwin.studies.techniques import TECHNIQUES
 
 _CATALOG = Catalog()
 _CALIBRATION = _CATALOG.calibration("default")
@@ -73,6 +74,15 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _commands(command, f"{before}{name} ")
         else:
             yield f"{before}{name}", command
+
+
+def techniques() -> str:
+    """What ``compare --toggle`` switches."""
+    lines = ["| technique | what it does | off | on |", "|---|---|---|---|"]
+    for technique in TECHNIQUES.values():
+        off, on = technique.sides
+        lines.append(f"| `{technique.name}` | {technique.does} | {cell(off)} | {cell(on)} |")
+    return "\n".join(lines)
 
 
 def hardware() -> str:

@@ -37,6 +37,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "scenario reference": docs_schema.scenario_reference,
     "policies": docs_lists.policies,
     "commands": docs_lists.commands,
+    "techniques": docs_lists.techniques,
     "hardware": docs_lists.hardware,
     "calibration": docs_lists.calibration,
     "engine constants": docs_lists.engine_constants,
@@ -53,6 +54,7 @@ IMAGES = {
     "quickstart-timeline.png": ("run quickstart", "timeline.png"),
     "quickstart-roofline.png": ("run quickstart", "roofline.png"),
     "sweep-lines.png": ("sweep load.yaml", "sweep-1-ttft_ms.p99.png"),
+    "compare-waterfall.png": ("compare multi-turn --toggle prefix-caching", "waterfall.png"),
     "capacity-100b.png": ("capacity_100b.py", capacity_100b.PICTURE),
 }
 """Picture in ``docs/images`` → the arguments of servetwin, or the script beside this one, that draw it, and the file

@@ -1,9 +1,9 @@
 """Every command and example of README and documentation works.
 
 The blocks of a page are tried in order, in one empty folder. Shell blocks are run as they are written, by bash, with
-the ``servetwin`` under test. Where a comment says ``shrink N``, every ``run`` and ``replay`` in the block gets
-``--set run.requests=N --no-figures`` in addition, since the point is that the command works; the quoted results are
-checked elsewhere, at full size. In place of the public traces there are the small bundled ones, under their names.
+the ``servetwin`` under test. Where a comment says ``shrink N``, every ``run``, ``replay`` and ``compare`` in the block
+gets ``--set run.requests=N --no-figures`` in addition, since the point is that the command works; the quoted results
+are checked elsewhere, at full size. In place of the public traces there are the small bundled ones, under their names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRACES = {
 
 _PROGRAM = """#!/bin/sh
 case "$1" in
-  run | replay) exec "{python}" -m servetwin "$@" {extra} ;;
+  run | replay | compare) exec "{python}" -m servetwin "$@" {extra} ;;
   *) exec "{python}" -m servetwin "$@" ;;
 esac
 """

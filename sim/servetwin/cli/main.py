@@ -29,6 +29,7 @@ servetwin simulates a cluster that serves a large language model: latencies, SLO
 
   servetwin list scenarios      what there is to run
   servetwin explain quickstart  where the time of a step goes
+  servetwin compare A B         the same requests through two scenarios
   servetwin --help              all commands
 """
 

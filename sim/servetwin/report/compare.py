@@ -44,7 +44,8 @@ def comparison_view(document: Mapping[str, Any]) -> Group:
     if rows:
         parts += [Text(), *_changes(f"change against {baseline}", rows)]
     if techniques:
-        parts += [Text(), *_changes(f"effect of each technique, tried {_DESIGNS[factorial['design']]}", techniques)]
+        several = f"each technique, tried {_DESIGNS[factorial['design']]}" if len(techniques) > 1 else "the technique"
+        parts += [Text(), *_changes(f"effect of {several}", techniques)]
     if pairs:
         parts += [Text(), *_changes("interaction: half of what one adds to the effect of the other", pairs)]
     costs = _costs({**rows, **techniques})

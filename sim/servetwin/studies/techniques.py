@@ -30,6 +30,11 @@ class Technique(ABC):
     does: str
     costs: tuple[str, ...] = ()
 
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[str, str]:
+        """What the scenario has without it and with it, for people."""
+
     @abstractmethod
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """The overrides that make a scenario do it, or do without.
@@ -59,6 +64,15 @@ class PoolSetting(Technique):
     field: str
     off: Any
     on: Any = None
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The two values."""
+        field = self.field.rpartition(".")[2]
+        on = "the scenario's own" if self.on is None else self.on
+        if not isinstance(self.off, bool) and self.on is not None:
+            on = f"the scenario's own, else {self.on}"
+        return f"`{field}: {_yaml(self.off)}`", f"`{_yaml(on)}`" if isinstance(on, bool) else on
 
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """One override a pool, so that none is overruled."""
@@ -90,6 +104,11 @@ class PolicyChoice(Technique):
     field: str
     off: str
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The two policies."""
+        return f"`{self.off}`", "the scenario's own policy"
+
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """The scenario's own policy, or the plainest."""
         overrides = []
@@ -112,6 +131,11 @@ class PolicyChoice(Technique):
 class TensorParallelism(Technique):
     """Several GPUs a replica, against as many GPUs in replicas of one."""
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Off, there are as many GPUs."""
+        return "`tensor: 1`, and as many times the replicas", "the scenario's own"
+
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """Off: every GPU is a replica of its own."""
         overrides = []
@@ -125,6 +149,10 @@ class TensorParallelism(Technique):
                 self._override(on, f"{path}.replicas", replicas if on else replicas * tensor),
             ]
         return overrides
+
+
+def _yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _not_said(name: str, path: str, found: object) -> ScenarioError:
