@@ -8,7 +8,7 @@ pairs that are independent of each other: runs with different seeds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, nan, sqrt
+from math import inf, isnan, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +86,100 @@ def mean_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Inte
     return Interval(mean, mean - half, mean + half)
 
 
+class Estimate(NamedTuple):
+    """An estimated difference, and how far it may be off.
+
+    Attributes:
+        value: the estimate; nan if there is nothing to estimate it from.
+        error: its standard error; nan where the observations are too few to tell.
+        freedom: the degrees of freedom of Student's t; nan where they are too few.
+    """
+
+    value: float
+    error: float
+    freedom: float
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval that covers the true difference with a probability of ``level``, a fraction."""
+        if not 0 < level < 1:
+            raise ValueError(f"a level of confidence lies between 0 and 1, found {level}")
+        if isnan(self.error):
+            return Interval(self.value, -inf, inf)
+        from scipy.special import stdtrit
+
+        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error if self.error else 0.0
+        return Interval(self.value, self.value - half, self.value + half)
+
+    def chance(self, limit: float) -> float:
+        """How likely noise shows a difference as large as this, or a larger one, where the true one is ``limit``.
+
+        1 where the observations are too few to tell, or there are none.
+        """
+        if isnan(self.error):
+            return 1.0
+        if not self.error:
+            return float(self.value <= limit)
+        from scipy.special import stdtr
+
+        return float(stdtr(self.freedom, (limit - self.value) / self.error))
+
+
+def paired_estimate(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> Estimate:
+    """The mean of ``b − a`` over independent pairs; a pair with a nan in it is left out.
+
+    Args:
+        a: one value a pair.
+        b: its partner, in the same order.
+    """
+    known = _known(np.asarray(b, float) - np.asarray(a, float))
+    number = len(known)
+    mean = exact_float_sum(known) / number if number else nan
+    return Estimate(mean, sqrt(_variance_of_mean(known, mean)), number - 1) if number > 1 else Estimate(mean, nan, nan)
+
+
+def unpaired_estimate(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> Estimate:
+    """The mean of ``b`` less the mean of ``a``, of independent values on either side; nan is left out.
+
+    Args:
+        a: values of one kind.
+        b: values of the other; their number and their spread may differ.
+
+    Source: Welch, *The generalization of "Student's" problem when several different population variances are
+    involved*, Biometrika 34 (1947).
+    """
+    sides = [_known(a), _known(b)]
+    left, right = (exact_float_sum(side) / len(side) if len(side) else nan for side in sides)
+    if min(len(side) for side in sides) < 2:
+        return Estimate(right - left, nan, nan)
+    one, other = _variance_of_mean(sides[0], left), _variance_of_mean(sides[1], right)
+    together = one + other
+    if not together:
+        return Estimate(right - left, 0.0, len(sides[0]) + len(sides[1]) - 2)
+    freedom = together**2 / (one**2 / (len(sides[0]) - 1) + other**2 / (len(sides[1]) - 1))
+    return Estimate(right - left, sqrt(together), freedom)
+
+
+def discoveries(chances: Sequence[float], level: float) -> list[bool]:
+    """Which of many tests found something, such that few of those found are false.
+
+    With the k smallest of m chances at most k/m of ``level``, these k are findings; of the largest such k. Where
+    nothing is to be found, anything at all is found with a probability of at most ``level``; else at most that share
+    of what is found is false, on average. Source: Benjamini and Hochberg, *Controlling the false discovery rate*,
+    Journal of the Royal Statistical Society B 57 (1995); for tests that lean the same way, Benjamini and Yekutieli,
+    *The control of the false discovery rate in multiple testing under dependency*, Annals of Statistics 29 (2001).
+
+    Args:
+        chances: of each test, the probability that noise alone gives what was seen.
+        level: the probability of a false alarm, as a fraction.
+
+    >>> discoveries([0.001, 0.5, 0.012, 0.9], 0.05)
+    [True, False, True, False]
+    """
+    ordered = sorted(chances)
+    passed = [chance for place, chance in enumerate(ordered, 1) if chance <= level * place / len(ordered)]
+    return [bool(passed) and chance <= passed[-1] for chance in chances]
+
+
 def batch_means(values: Sequence[float] | Floats, batches: int = 20, level: float = 0.95) -> Interval:
     """The mean of observations that depend on their neighbours, from the means of consecutive batches.
 
@@ -134,6 +228,11 @@ def warmup(values: Sequence[float] | Floats) -> int:
     errors = (squares - sums**2 / left) / left**2
     cut = int(np.argmin(errors[: number // 2 + 1]))
     return int(places[cut * _MSER_BATCH]) if cut else 0
+
+
+def _variance_of_mean(values: Floats, mean: float) -> float:
+    """The variance of the mean of at least two independent values; exactly zero where they are equal."""
+    return exact_float_sum((values - mean) ** 2) / (len(values) - 1) / len(values)
 
 
 def _known(values: Sequence[float] | Floats) -> Floats:
