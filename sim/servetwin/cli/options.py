@@ -23,6 +23,17 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def file(text: str) -> Path:
+    """The file that a user names.
+
+    Raises:
+        BadParameter: the text is empty.
+    """
+    if not text.strip():
+        raise typer.BadParameter("the name of a file is expected, found an empty text")
+    return Path(text)
+
+
 def _with_equals(changes: list[str] | None) -> list[str] | None:
     """Refuse ``--set PATH VALUE`` here, before the value is taken for another argument."""
     for text in changes or ():

@@ -56,6 +56,17 @@ def read_chain(reference: str | Path, catalog: Catalog) -> tuple[Path, dict[str,
     return file, merged
 
 
+def seen_from(folder: Path, reference: str, catalog: Catalog) -> str | Path:
+    """What means from the working directory the scenario that a file in ``folder`` refers to.
+
+    Args:
+        folder: where the file lies.
+        reference: a name, or a path relative to the folder.
+        catalog: where names are looked up.
+    """
+    return folder / expanded(reference) if _is_path(reference, catalog.names("scenarios")) else reference
+
+
 def use_workload(raw: dict[str, Any], catalog: Catalog, base: Path, file: str) -> None:
     """Replace the name or path of a workload by its content.
 

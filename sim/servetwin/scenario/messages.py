@@ -229,7 +229,8 @@ def field_names(model: type[BaseModel], path: Path, raw: Any) -> list[str]:
     """The fields that a scenario may write at ``path``."""
     names: list[str] = []
     for candidate in _models_at(model, path, raw):
-        names.extend(name for name in candidate.model_fields if name not in names)
+        written = (field.alias or name for name, field in candidate.model_fields.items())
+        names.extend(name for name in written if name not in names)
     return names
 
 
