@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-KINDS = ("scenario", "workload", "hardware", "model", "node", "link", "storage", "calibration")
+KINDS = ("scenario", "workload", "suite", "hardware", "model", "node", "link", "storage", "calibration")
 
 
 def test_a_new_scenario_runs_as_it_is(cli: Cli, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ are checked elsewhere, at full size. In place of the public traces there are the
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.scenario.load import load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
 from servetwin.studies.sweep import Design, read_sweep
+from servetwin.studies.check.suite import read_suite
 
 TRACES = {
     "AzureLLMInferenceTrace_conv.csv": "azure_example.csv",
@@ -77,7 +79,7 @@ def test_blocks_of_a_page(page: Path, folder: Path, tmp_path: Path) -> None:
             if not block.file:
                 exec(compile(block.code, block.place, "exec"), names)
         elif block.language == "yaml":
-            _validate_yaml(block, folder)
+            _validate_yaml(block, folder, tmp_path / "bin")
         else:
             assert block.file, f"{block.place}: nobody knows how to try a block of {block.language!r}"
 
@@ -98,7 +100,7 @@ def _run_shell(block: Block, folder: Path, programs: Path) -> None:
     assert "Traceback" not in done.stderr, f"{block.place}\n{done.stderr}"
 
 
-def _validate_yaml(block: Block, folder: Path) -> None:
+def _validate_yaml(block: Block, folder: Path, programs: Path) -> None:
     content = yaml.safe_load(block.code)
     if block.mark == "fragment":
         quickstart = yaml.safe_load(Catalog().scenario("quickstart").read_text(encoding="utf-8"))
@@ -108,8 +110,24 @@ def _validate_yaml(block: Block, folder: Path) -> None:
     if "scenario" in content:
         sweep = read_sweep(folder / block.file)
         Design(sweep, block.file)
+    if "jobs" in content:
+        _run_workflow(block, content, folder, programs)
+    elif "scenarios" in content:
+        read_suite(folder / block.file)
     elif "workload" in content:
         load_scenario(str(folder / block.file))
     else:
         mine = Catalog([folder / Path(block.file).parts[0]])
         (mine.model if "layers" in content else mine.gpu)(content["name"])
+
+
+def _run_workflow(block: Block, content: dict[str, Any], folder: Path, programs: Path) -> None:
+    """The steps of a GitHub Actions workflow that call servetwin; the others need the network."""
+    steps = [step for job in content["jobs"].values() for step in job["steps"]]
+    assert all(("uses" in step) != ("run" in step) for step in steps), block.place
+    commands = [step["run"] for step in steps if step.get("run", "").startswith("servetwin ")]
+    assert commands, f"{block.place}: a workflow that does nothing of ours"
+    for command in commands:
+        code = f"export GITHUB_STEP_SUMMARY={shlex.quote(str(programs / 'summary.md'))}\n{command}\n"
+        _run_shell(Block(block.place, "bash", code, ""), folder, programs)
+    assert (programs / "summary.md").read_text(encoding="utf-8").startswith("### ")

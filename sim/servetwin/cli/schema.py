@@ -12,6 +12,7 @@ from servetwin.errors import InputError
 
 _FILES = tuple(kind for kind in KINDS if kind != POLICIES)
 _STUDIES = {"sweep": "sweeps", "sweeps": "sweeps"}
+_STUDIES = {"suite": "suites", "suites": "suites"}
 """Files that the catalog has none of."""
 
 
@@ -20,6 +21,7 @@ def schema(
         str,
         typer.Argument(
             help="scenario, workload, sweep, hardware, model, node, link, storage, calibration; plural works too."
+            help="scenario, workload, suite, hardware, model, node, link, storage, calibration; plural works too."
         ),
     ],
     plugin: options.Plugin = None,
@@ -50,6 +52,10 @@ def _schema(kind: str) -> dict[str, Any]:
         from servetwin.studies.sweep.json_schema import sweep_schema
 
         found = sweep_schema()
+    elif kind == "suites":
+        from servetwin.studies.check.json_schema import suite_schema
+
+        found = suite_schema()
     elif kind in SCHEMAS:
         found = SCHEMAS[kind]()
     else:

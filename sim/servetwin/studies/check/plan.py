@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.find import Catalog
-from servetwin.errors import CatalogError, ScenarioError, nearest_name
+from servetwin.errors import CatalogError, InputError, ScenarioError, nearest_name
 from servetwin.scenario.files import seen_from
 from servetwin.scenario.load import load
 from servetwin.scenario.overrides import Override, parse_override
@@ -145,11 +145,14 @@ def _planned(
     overrides = (*_overrides_of(entry, file, path), *changes)
     try:
         loaded = load(reference, overrides, catalog)
-    except CatalogError as error:
-        if error.file is None and error.found == entry.scenario:
+        known = known_metrics(loaded.scenario, catalog)
+    except InputError as error:
+        if isinstance(error, CatalogError) and error.file is None and error.found == entry.scenario:
             error.file, error.path = file, f"{path}.scenario"
+        elif not (error.file or "").startswith(file):
+            # Of which scenario of the suite, the scenario file does not say.
+            error.message = f"{entry.name}: {error.message}"
         raise
-    known = known_metrics(loaded.scenario, catalog)
     for key in entry.tolerance:
         if key != DEFAULT and not _fits(key, known):
             raise _unknown_metric(key, known, request.suite, f"{path}.tolerance")

@@ -29,8 +29,8 @@ def write_file(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
-            # A pipe or a device is written to, not replaced.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            # A pipe or a device is written to, not replaced, and so is what a link leads to: /dev/stdout is one.
             path.write_text(text, encoding="utf-8")
         else:
             write_text(path, text)
