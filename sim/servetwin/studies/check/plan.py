@@ -162,6 +162,13 @@ def _planned(
     ]
     baseline, notes = None, list(loaded.warnings)
     rules = _rules(known, tolerances) if entry.compare else {}
+    if entry.compare and not rules:
+        raise ScenarioError(
+            "every metric is ignored",
+            file=file,
+            path=path,
+            allowed="compare: false, for a scenario with assertions only",
+        )
     if entry.compare and not request.update:
         baseline = find_baseline(request.folder, suite.name, entry.name, f"servetwin check {request.suite} {UPDATE}")
         rules, more = _both_have(rules, baseline, tolerances, request, suite)

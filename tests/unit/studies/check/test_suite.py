@@ -90,6 +90,7 @@ def test_tolerances_by_default_and_by_name(tmp_path: Path) -> None:
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {ttft.p99: 1%}}]", ("nearest: ttft_ms.p99",)),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {seed: 1%}}]", ("no such metric",)),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {'classes.*': 1%}}]", ("fits this pattern",)),
+        ("scenarios: [{name: a, scenario: small.yaml, tolerance: {'*': ignore}}]", ("ignored", "compare: false")),
         ("{tolerance: {stepps: 1%}, scenarios: [{name: a, scenario: small.yaml}]}",
          ("tolerance.stepps", "nearest: steps")),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {default: 1%}, compare: false, assert: [steps > 1]}]",
