@@ -24,8 +24,8 @@ from tests.docs.blocks import ROOT, SHOWN, Block, pages, read_blocks
 from servetwin.catalog.find import Catalog
 from servetwin.scenario.load import load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
-from servetwin.studies.sweep import Design, read_sweep
 from servetwin.studies.check.suite import read_suite
+from servetwin.studies.sweep import Design, read_sweep
 
 TRACES = {
     "AzureLLMInferenceTrace_conv.csv": "azure_example.csv",

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from servetwin.cli import calibrate as calibrate_command
-from servetwin.cli import compare as compare_command
 from servetwin.cli import check as check_command
+from servetwin.cli import compare as compare_command
 from servetwin.cli import explain as explain_command
 from servetwin.cli import list as list_command
 from servetwin.cli import new as new_command
@@ -73,9 +73,9 @@ def _start(
 app.command("run")(guarded(run_command.run))
 app.command("replay")(guarded(replay_command.replay))
 app.command("compare")(guarded(compare_command.compare))
+app.command("sweep")(guarded(sweep_command.sweep))
 app.command("check")(guarded(check_command.check))
 app.command("explain")(guarded(explain_command.explain))
-app.command("sweep")(guarded(sweep_command.sweep))
 app.command("validate")(guarded(validate_command.validate))
 app.command("list")(guarded(list_command.list_))
 app.command("show")(guarded(show_command.show))

@@ -11,8 +11,7 @@ from servetwin.cli.kinds import KINDS, POLICIES, kind_of
 from servetwin.errors import InputError
 
 _FILES = tuple(kind for kind in KINDS if kind != POLICIES)
-_STUDIES = {"sweep": "sweeps", "sweeps": "sweeps"}
-_STUDIES = {"suite": "suites", "suites": "suites"}
+_STUDIES = {"sweep": "sweeps", "sweeps": "sweeps", "suite": "suites", "suites": "suites"}
 """Files that the catalog has none of."""
 
 
@@ -20,8 +19,7 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="scenario, workload, sweep, hardware, model, node, link, storage, calibration; plural works too."
-            help="scenario, workload, suite, hardware, model, node, link, storage, calibration; plural works too."
+            help="scenario, workload, sweep, suite, hardware, model, node, link, storage, calibration; plurals too."
         ),
     ],
     plugin: options.Plugin = None,
