@@ -11,11 +11,10 @@ from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted
-from servetwin.policies import load_plugins
 from servetwin.scenario.load import load
 from servetwin.scenario.overrides import Override
 from servetwin.scenario.run import execute
-from servetwin.studies.check.plan import Plan, Request
+from servetwin.studies.check.plan import Plan
 from servetwin.studies.processes import in_processes, signals_raise
 
 Progress = Callable[[int, int, str], None]
@@ -73,7 +72,10 @@ def run_plan(plan: Plan, progress: Progress | None = None) -> Finished:
     finished = Finished({planned.name: {} for planned in plan.entries})
     owners = [(planned, seed) for planned in plan.entries for seed in planned.seeds]
     tasks = [_Task(planned.reference, planned.overrides, seed) for planned, seed in owners]
-    ended = in_processes(tasks, partial(_prepare, plan.request), plan.request.jobs, name="check")
+    request = plan.request
+    ended = in_processes(
+        tasks, partial(_prepare, request.catalog, request.strict), request.jobs, plugins=request.plugins, name="check"
+    )
     try:
         with signals_raise():
             for place, answer in ended:
@@ -91,9 +93,8 @@ def run_plan(plan: Plan, progress: Progress | None = None) -> Finished:
     return finished
 
 
-def _prepare(request: Request) -> Callable[[_Task], Outcome | InputError]:
-    load_plugins(list(request.plugins))
-    return partial(_run, Catalog(request.catalog), request.strict)
+def _prepare(folders: tuple[Path, ...], strict: bool) -> Callable[[_Task], Outcome | InputError]:
+    return partial(_run, Catalog(folders), strict)
 
 
 def _run(catalog: Catalog, strict: bool, task: _Task) -> Outcome | InputError:
