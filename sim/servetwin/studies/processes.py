@@ -67,6 +67,7 @@ def in_processes(
     if jobs == 1 or len(tasks) < 2:
         work = prepare()
         for index, task in enumerate(tasks):
+            _stop_if_told()
             yield index, work(task)
         return
     crew = _Crew(tasks, prepare, plugins, jobs, name, lost)
@@ -99,6 +100,7 @@ class _Crew(Generic[Task, Answer]):
         for _ in range(min(self._jobs, len(self._tasks))):
             self._next(self._start())
         while self._busy:
+            _stop_if_told()
             for ready in wait(list(self._busy)):
                 assert isinstance(ready, Connection)
                 index = self._busy.pop(ready)
@@ -214,6 +216,16 @@ def _work(parent: Connection, prepare: Prepare[Any, Any]) -> None:
             return
 
 
+_told: list[int] = []
+"""Signals since ``signals_raise``. Python drops what a handler raises inside a destructor or a callback of C code;
+this list stays, and ``in_processes`` looks at it between two tasks."""
+
+
+def _stop_if_told() -> None:
+    if _told:
+        raise Stopped(_told[0])
+
+
 @contextmanager
 def signals_raise() -> Iterator[None]:
     """Ctrl-C and SIGTERM raise ``Stopped``; only the main thread of a program can be told."""
@@ -222,6 +234,7 @@ def signals_raise() -> Iterator[None]:
         return
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        _told.append(number)
         raise Stopped(number)
 
     previous = {number: signal.getsignal(number) for number in SIGNALS}
@@ -231,6 +244,7 @@ def signals_raise() -> Iterator[None]:
     try:
         yield
     finally:
+        _told.clear()
         for number, handler in previous.items():
             if handler is not None:
                 signal.signal(number, handler)

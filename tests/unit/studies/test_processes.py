@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from servetwin.errors import ScenarioError
-from servetwin.studies.processes import in_processes
+from servetwin.scenario.interruption import Stopped
+from servetwin.studies.processes import in_processes, signals_raise
 
 
 def doubling(prepared: Path) -> Callable[[int], int]:
@@ -70,3 +73,29 @@ def test_plugins_are_loaded_by_fresh_processes(tmp_path: Path) -> None:
     assert len(list(in_processes(range(4), prepare, 2, plugins=[plugin]))) == 4
     loaded = {path.name.removeprefix("loaded-") for path in tmp_path.glob("loaded-*")}
     assert set((tmp_path / "log").read_text().split()) <= loaded
+
+
+def test_a_signal_whose_exception_is_lost_still_ends_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what a signal handler raises inside a destructor."""
+
+    class Dropping:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    done: list[int] = []
+    dropped: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    def prepare() -> Callable[[int], int]:
+        def work(number: int) -> int:
+            if number == 1:
+                Dropping()
+            return number
+
+        return work
+
+    with pytest.raises(Stopped), signals_raise():
+        for index, _ in in_processes([0, 1, 2, 3], prepare, 1):
+            done.append(index)
+    assert [entry.exc_type for entry in dropped] == [Stopped]
+    assert done == [0, 1]
