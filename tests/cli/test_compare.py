@@ -81,7 +81,10 @@ def test_interrupted(small: Path, tmp_path: Path) -> None:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=90)
+    try:
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "the comparison of" in err

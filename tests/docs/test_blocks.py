@@ -110,7 +110,7 @@ def _validate_yaml(block: Block, folder: Path, programs: Path) -> None:
     if "scenario" in content:
         sweep = read_sweep(folder / block.file)
         Design(sweep, block.file)
-    if "jobs" in content:
+    elif "jobs" in content:
         _run_workflow(block, content, folder, programs)
     elif "scenarios" in content:
         read_suite(folder / block.file)

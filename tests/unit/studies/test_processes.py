@@ -85,6 +85,8 @@ def test_a_signal_whose_exception_is_lost_still_ends_the_rest(monkeypatch: pytes
     done: list[int] = []
     dropped: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+    # A job in the background of a shell inherits it as ignored, and so would whatever asks here.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def prepare() -> Callable[[int], int]:
         def work(number: int) -> int:
@@ -94,8 +96,11 @@ def test_a_signal_whose_exception_is_lost_still_ends_the_rest(monkeypatch: pytes
 
         return work
 
-    with pytest.raises(Stopped), signals_raise():
-        for index, _ in in_processes([0, 1, 2, 3], prepare, 1):
-            done.append(index)
+    try:
+        with pytest.raises(Stopped), signals_raise():
+            for index, _ in in_processes([0, 1, 2, 3], prepare, 1):
+                done.append(index)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert [entry.exc_type for entry in dropped] == [Stopped]
     assert done == [0, 1]
