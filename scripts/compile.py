@@ -69,7 +69,6 @@ def compile_modules(modules: Sequence[str], sources: Path, out: Path) -> list[Pa
     from setuptools import Distribution
 
     paths = [Path(*module.split(".")).with_suffix(".py") for module in modules]
-    shutil.rmtree(out, ignore_errors=True)
     here = Path.cwd()
     # mypy finds a module's name from its path below the current folder.
     os.chdir(sources)
@@ -90,6 +89,8 @@ def compile_modules(modules: Sequence[str], sources: Path, out: Path) -> list[Pa
             build.ensure_finalized()
             build.run()
             built = sorted(Path(build.build_lib).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"))
+            # Only now: until here a run takes the old ones.
+            shutil.rmtree(out, ignore_errors=True)
             out.mkdir(parents=True)
             written = [Path(shutil.copy2(path, out / _flat(path, Path(build.build_lib)))) for path in built]
     finally:
