@@ -54,6 +54,8 @@ class CompiledFinder:
     def _fresh(self, package: Path) -> frozenset[str]:
         try:
             hashes = json.loads((self._folder / f"manifest{self._suffix}.json").read_text(encoding="utf-8"))
+            if not isinstance(hashes, dict):
+                return frozenset()
             fresh = all(hashlib.sha256(_source(package, name).read_bytes()).hexdigest() == found
                         for name, found in hashes.items())  # fmt: skip
         except (OSError, ValueError):

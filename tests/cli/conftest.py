@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,45 @@ def cli(tmp_path: Path) -> Cli:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@dataclass
+class Program:
+    """The program under way."""
+
+    process: subprocess.Popen[str]
+
+    def wait_until(self, moment: Callable[[], bool]) -> None:
+        """Wait, with the program still running at the end."""
+        until = time.monotonic() + 100
+        while not moment() and time.monotonic() < until and self.process.poll() is None:
+            time.sleep(0.02)
+        assert moment() and self.process.poll() is None, "it did not get as far as that"
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> Outcome:
+        """Send it a signal, alone, and wait for its end."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=90)
+        return Outcome(self.process.returncode, out, err)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start ``python -m servetwin`` with arguments, in an empty directory; it does not outlive the test."""
+    programs: list[Program] = []
+
+    def start(*arguments: str | Path) -> Program:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "servetwin", *map(str, arguments)],
+            cwd=tmp_path, env=os.environ | {"NO_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        programs.append(Program(process))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.process.kill()
+        program.process.communicate()
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Program
 
 PLUGIN = """
 import pathlib
@@ -111,7 +109,9 @@ def test_bad_usage(cli: Cli, suite: Path, arguments: tuple[str, ...], words: tup
 
 
 @pytest.mark.parametrize(("jobs", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
-def test_interrupted(tmp_path: Path, small: Path, jobs: str, number: signal.Signals) -> None:
+def test_interrupted(
+    tmp_path: Path, small: Path, started: Callable[..., Program], jobs: str, number: signal.Signals
+) -> None:
     """The first scenario is short and the second long: the signal comes in the middle of the second one."""
     (tmp_path / "mine.yaml").write_text(
         "seeds: [0]\n"
@@ -132,23 +132,16 @@ def test_interrupted(tmp_path: Path, small: Path, jobs: str, number: signal.Sign
         "--plugin",
         "plugin.py",
     ]
-    program = subprocess.Popen(
-        [sys.executable, "-m", "servetwin", *command],
-        cwd=tmp_path, env={**os.environ, "NO_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    until = time.monotonic() + 100
-    while not (tmp_path / "ended").exists() and time.monotonic() < until and program.poll() is None:
-        time.sleep(0.05)
+    program = started(*command)
+    program.wait_until((tmp_path / "ended").exists)
     # Time for the answer of the short run to reach the parent.
     time.sleep(2)
-    assert program.poll() is None, program.communicate()
-    program.send_signal(number)
-    out, err = program.communicate(timeout=60)
-    assert program.returncode == 128 + number, err
-    answer = json.loads(out)
+    done = program.stop(number)
+    assert done.code == 128 + number, done.err
+    answer = json.loads(done.out)
     assert answer["interrupted"] and not answer["passed"]
     assert (answer["unfinished"], [entry["name"] for entry in answer["entries"]]) == (["long"], ["short"])
-    assert "interrupted after 1 of 2 runs: what was finished is in o" in err
+    assert "interrupted after 1 of 2 runs: what was finished is in o" in done.err
     assert json.loads((tmp_path / "o" / "check.json").read_text()) == answer
     # Half a baseline is none.
     assert [path.name for path in (tmp_path / "baselines" / "mine").iterdir()] == ["short.json"]

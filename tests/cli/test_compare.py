@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Program
 
 
 def test_tables_and_files(cli: Cli, small: Path, tmp_path: Path) -> None:
@@ -50,7 +46,7 @@ def test_bad_input(cli: Cli, small: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_interrupted(small: Path, tmp_path: Path) -> None:
+def test_interrupted(small: Path, tmp_path: Path, started: Callable[..., Program]) -> None:
     """What was finished is kept: seeds that have gone through both variants."""
     words = (
         "compare",
@@ -71,22 +67,12 @@ def test_interrupted(small: Path, tmp_path: Path) -> None:
         "def measure(name, result):\n    ended.append(name)\n    pathlib.Path('ended').write_text(str(len(ended)))\n"
         "    return whole(name, result)\nrunning.measure = measure\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "servetwin", *map(str, words), "--plugin", str(plugin)],
-        cwd=tmp_path, env={**os.environ, "NO_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    program = started(*words, "--plugin", plugin)
     ended = tmp_path / "ended"
-    deadline = time.monotonic() + 90
-    while not (ended.exists() and int(ended.read_text() or 0) >= 3):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    try:
-        out, err = process.communicate(timeout=90)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    assert "the comparison of" in err
-    assert "2 variants" in out
+    program.wait_until(lambda: ended.exists() and int(ended.read_text() or 0) >= 3)
+    done = program.stop()
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+    assert "the comparison of" in done.err
+    assert "2 variants" in done.out
     assert len(json.loads((tmp_path / "o" / "compare.json").read_text())["seeds"]) >= 1

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Program
 from tests.unit.studies.validation.small_cases import everything, inference_perf, sweep, write
 
 PLUGIN = """
@@ -100,7 +98,7 @@ def test_a_malformed_file(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("jobs", "number"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)])
-def test_interrupted(tmp_path: Path, jobs: str, number: signal.Signals) -> None:
+def test_interrupted(tmp_path: Path, started: Callable[..., Program], jobs: str, number: signal.Signals) -> None:
     """The first run is short and the second long: the signal comes in the middle of the second one."""
     point = {"tpot_ms": {"mean_or_median": 6.0}}
     short = sweep("short", measured={"conc_1": point})
@@ -108,23 +106,16 @@ def test_interrupted(tmp_path: Path, jobs: str, number: signal.Signals) -> None:
     write(tmp_path, [short, long])
     (tmp_path / "plugin.py").write_text(PLUGIN)
     command = ["validate", "cases.json", "--out", "kept", "--json", "--jobs", jobs, "--plugin", "plugin.py"]
-    program = subprocess.Popen(
-        [sys.executable, "-m", "servetwin", *command],
-        cwd=tmp_path, env={**os.environ, "NO_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    until = time.monotonic() + 100
-    while not (tmp_path / "ended").exists() and time.monotonic() < until and program.poll() is None:
-        time.sleep(0.05)
+    program = started(*command)
+    program.wait_until((tmp_path / "ended").exists)
     # Time for the answer of the short run to reach the parent.
     time.sleep(2)
-    assert program.poll() is None, program.communicate()
-    program.send_signal(number)
-    out, err = program.communicate(timeout=60)
-    assert program.returncode == 128 + number, err
-    answer = json.loads(out)
+    done = program.stop(number)
+    assert done.code == 128 + number, done.err
+    answer = json.loads(done.out)
     assert answer["interrupted"]
     assert answer["counts"]["unfinished"] == ["long"]
     assert {row["id"] for row in answer["cases"]} == {"short"}
-    assert "interrupted after 1 of 2 runs: what was finished is in kept" in err
-    assert "Traceback" not in err
+    assert "interrupted after 1 of 2 runs: what was finished is in kept" in done.err
+    assert "Traceback" not in done.err
     assert json.loads((tmp_path / "kept" / "validate.json").read_text()) == answer

@@ -122,9 +122,7 @@ def serving(
         str | None,
         typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file.  [default: today]"),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
-    ] = None,
+    jobs: options.Jobs = None,
     catalog: options.CatalogDir = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -145,8 +143,8 @@ def serving(
     from servetwin.studies.calibration.write import write_file
     from servetwin.studies.overheads.study import HELD, calibrate_serving
     from servetwin.studies.overheads.table import plain
+    from servetwin.studies.run_options import RunOptions
     from servetwin.studies.validation.cases import read_case_file
-    from servetwin.studies.validation.one_run import RunOptions
 
     if engine not in CALIBRATIONS:
         raise InputError(

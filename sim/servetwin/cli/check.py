@@ -55,9 +55,7 @@ def check(
         ),
     ] = None,
     out: Annotated[Path | None, _OUT] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
-    ] = None,
+    jobs: options.Jobs = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Run the seeds N, N+1, … instead of those of the suite."),
@@ -77,6 +75,7 @@ def check(
     from servetwin.studies.check.document import build_document, update_baselines
     from servetwin.studies.check.plan import Request, make_plan
     from servetwin.studies.check.running import run_plan
+    from servetwin.studies.run_options import RunOptions
 
     if update and (seed is not None or changes):
         raise InputError(
@@ -85,11 +84,11 @@ def check(
             allowed="the seeds and fields of the suite: change them there",
         )  # fmt: skip
     options.load_policies(plugin)
-    request = Request(
-        suite=suite, baselines=baseline, update=update, seed=seed, changes=tuple(changes or ()),
-        catalog=tuple(catalog or ()), plugins=tuple(plugin or ()), strict=strict, jobs=jobs or cpus(),
+    runs = RunOptions(
+        seed=seed, changes=tuple(changes or ()), catalog=tuple(catalog or ()), plugins=tuple(plugin or ()),
+        strict=strict, jobs=jobs or cpus(),
     )  # fmt: skip
-    plan = make_plan(request, options.open_catalog(catalog))
+    plan = make_plan(Request(suite, baseline, update, runs), options.open_catalog(catalog))
     started = datetime.now()
     with progress_bar("checking", "runs", quiet=quiet) as show:
         finished = run_plan(plan, show and (lambda ended, all_, name: show(ended, all_, f"runs, {name}")))

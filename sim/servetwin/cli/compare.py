@@ -52,9 +52,7 @@ def compare(
             "--out", metavar="DIR", parser=options.folder, help="Where to write.  [default: runs/compare-TIME]"
         ),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
-    ] = None,
+    jobs: options.Jobs = None,
     seed: options.Seed = None,
     changes: options.Set = None,
     catalog: options.CatalogDir = None,
@@ -69,10 +67,11 @@ def compare(
     Or through one scenario with techniques switched off and on: the effect of each, and how they work together.
     """
     from servetwin.studies.compare.document import build_document
-    from servetwin.studies.compare.running import RunOptions, run_variants
+    from servetwin.studies.compare.running import run_variants
     from servetwin.studies.compare.same_requests import check_same_workload
     from servetwin.studies.compare.variants import Question, plan_variants
     from servetwin.studies.compare.writing import check_writable, write
+    from servetwin.studies.run_options import RunOptions
 
     options.load_policies(plugin)
     question = Question(
@@ -82,7 +81,9 @@ def compare(
     check_same_workload(variants)
     folder = out or default_out("compare")
     check_writable(folder)
-    run_options = RunOptions(tuple(catalog or ()), tuple(plugin or ()), strict, jobs or cpus())
+    run_options = RunOptions(
+        catalog=tuple(catalog or ()), plugins=tuple(plugin or ()), strict=strict, jobs=jobs or cpus()
+    )
     with progress_bar("comparing", "runs", quiet=quiet) as show:
         progress = (lambda ended, planned: show(ended, planned, "runs")) if show else None
         finished = run_variants(variants, seeds, run_options, progress)

@@ -68,6 +68,7 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE", help="A Python file that registers policies; may be repeated."),
 ]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Do not draw pictures.")]
 Timeline = Annotated[
     bool, typer.Option("--timeline", help="Write trace.json, for ui.perfetto.dev or chrome://tracing.")

@@ -30,9 +30,7 @@ _OUT = typer.Option(
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep file (YAML).", metavar="SWEEP.yaml")],
     out: Annotated[Path | None, _OUT] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
-    ] = None,
+    jobs: options.Jobs = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take over from --out what has ended there; run the rest.")
     ] = False,

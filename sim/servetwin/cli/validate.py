@@ -18,7 +18,7 @@ from servetwin.cli.progress import progress_bar
 from servetwin.errors import Interrupted, printable
 
 if TYPE_CHECKING:
-    from servetwin.studies.validation.one_run import RunOptions
+    from servetwin.studies.run_options import RunOptions
 
 _OUT = typer.Option(
     "--out",
@@ -37,9 +37,7 @@ def validate(
         list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; may be repeated.")
     ] = None,
     out: Annotated[Path | None, _OUT] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")
-    ] = None,
+    jobs: options.Jobs = None,
     seed: options.Seed = None,
     changes: options.Set = None,
     catalog: options.CatalogDir = None,
@@ -53,9 +51,9 @@ def validate(
     Every case of the file is turned into scenarios and run. What this version cannot simulate is listed with the
     reason; cases that their file calls unusable are left out.
     """
+    from servetwin.studies.run_options import RunOptions
     from servetwin.studies.validation.cases import read_case_file
     from servetwin.studies.validation.document import build_document
-    from servetwin.studies.validation.one_run import RunOptions
     from servetwin.studies.validation.peers import published
     from servetwin.studies.validation.plan import make_plan
     from servetwin.studies.validation.running import run_plan

@@ -1,7 +1,7 @@
 """What can be said of a difference or a mean: intervals of confidence, and where a run has settled.
 
 The observations of one run depend on each other: a request that waits makes the next one wait. An interval over them
-as if they were independent is too narrow, often by far, so ``batch_means`` is for those, and ``paired_difference`` for
+as if they were independent is too narrow, often by far, so ``batch_means`` is for those, and ``paired_estimate`` is for
 pairs that are independent of each other: runs with different seeds.
 """
 
@@ -43,49 +43,6 @@ class Interval(NamedTuple):
         return self.low > 0 or self.high < 0
 
 
-def paired_difference(a: Sequence[float] | Floats, b: Sequence[float] | Floats, level: float = 0.95) -> Interval:
-    """The mean of ``b − a`` over independent pairs, by Student's t.
-
-    Args:
-        a: one value a pair.
-        b: its partner, in the same order.
-        level: the probability with which the interval covers the true mean, as a fraction.
-
-    A pair with a nan in it is left out. One pair gives its difference and an infinite interval, no pair nan.
-
-    Raises:
-        ValueError: the sides differ in length, or the level is no fraction.
-    """
-    left, right = np.asarray(a, float), np.asarray(b, float)
-    if left.shape != right.shape:
-        raise ValueError(f"{len(left)} values cannot be paired with {len(right)}")
-    return mean_interval(right - left, level)
-
-
-def mean_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
-    """The mean of independent values, by Student's t; nan is left out.
-
-    Args:
-        values: the observations.
-        level: the probability with which the interval covers the true mean, as a fraction.
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"a level of confidence lies between 0 and 1, found {level}")
-    known = _known(values)
-    number = len(known)
-    if not number:
-        return Interval(nan, -inf, inf)
-    mean = exact_float_sum(known) / number
-    if number == 1:
-        return Interval(mean, -inf, inf)
-    spread = sqrt(exact_float_sum((known - mean) ** 2) / (number - 1) / number)
-    # Imported here: its quarter of a second is for those commands alone that need it.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(number - 1, (1 + level) / 2)) * spread
-    return Interval(mean, mean - half, mean + half)
-
-
 class Estimate(NamedTuple):
     """An estimated difference, and how far it may be off.
 
@@ -105,6 +62,7 @@ class Estimate(NamedTuple):
             raise ValueError(f"a level of confidence lies between 0 and 1, found {level}")
         if isnan(self.error):
             return Interval(self.value, -inf, inf)
+        # Imported here: its quarter of a second is for those commands alone that need it.
         from scipy.special import stdtrit
 
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error if self.error else 0.0
@@ -124,17 +82,42 @@ class Estimate(NamedTuple):
         return float(stdtr(self.freedom, (limit - self.value) / self.error))
 
 
+def mean_estimate(values: Sequence[float] | Floats) -> Estimate:
+    """The mean of independent values; nan is left out.
+
+    Args:
+        values: the observations.
+    """
+    known = _known(values)
+    number = len(known)
+    mean = exact_float_sum(known) / number if number else nan
+    return Estimate(mean, sqrt(_variance_of_mean(known, mean)), number - 1) if number > 1 else Estimate(mean, nan, nan)
+
+
+def mean_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
+    """The interval of ``mean_estimate``: one value has an infinite one, none nan.
+
+    Args:
+        values: the observations.
+        level: the probability with which the interval covers the true mean, as a fraction.
+    """
+    return mean_estimate(values).interval(level)
+
+
 def paired_estimate(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> Estimate:
     """The mean of ``b − a`` over independent pairs; a pair with a nan in it is left out.
 
     Args:
         a: one value a pair.
         b: its partner, in the same order.
+
+    Raises:
+        ValueError: the sides differ in length.
     """
-    known = _known(np.asarray(b, float) - np.asarray(a, float))
-    number = len(known)
-    mean = exact_float_sum(known) / number if number else nan
-    return Estimate(mean, sqrt(_variance_of_mean(known, mean)), number - 1) if number > 1 else Estimate(mean, nan, nan)
+    left, right = np.asarray(a, float), np.asarray(b, float)
+    if left.shape != right.shape:
+        raise ValueError(f"{len(left)} values cannot be paired with {len(right)}")
+    return mean_estimate(right - left)
 
 
 def unpaired_estimate(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> Estimate:

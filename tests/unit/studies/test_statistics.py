@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from servetwin.studies.statistics import Interval, batch_means, mean_interval, paired_difference, warmup
+from servetwin.studies.statistics import Interval, batch_means, mean_interval, paired_estimate, warmup
 
 Array = npt.NDArray[np.float64]
 
@@ -44,34 +44,34 @@ def within_chance(share: float, expected: float, number: int) -> bool:
 
 def test_the_interval_worked_by_hand() -> None:
     # Differences 1, 2, 3: mean 2, standard deviation 1, t(2; 0.975) = 4.30265.
-    found = paired_difference([10, 20, 30], [11, 22, 33])
+    found = paired_estimate([10, 20, 30], [11, 22, 33]).interval()
     assert found.estimate == 2
     assert found.half_width == pytest.approx(4.302653 / sqrt(3), rel=1e-6)
     assert not found.excludes_zero
-    assert paired_difference([11, 22, 33], [10, 20, 30]) == pytest.approx((-2, -found.high, -found.low))
+    assert paired_estimate([11, 22, 33], [10, 20, 30]).interval() == pytest.approx((-2, -found.high, -found.low))
 
 
 def test_a_wider_level_gives_a_wider_interval() -> None:
-    narrow, wide = (paired_difference([0, 0, 0, 0], [1, 2, 3, 4], level) for level in (0.5, 0.99))
+    narrow, wide = (paired_estimate([0, 0, 0, 0], [1, 2, 3, 4]).interval(level) for level in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
 def test_pairs_with_nan_are_left_out() -> None:
-    assert paired_difference([1, nan, 3, 4], [2, 5, nan, 6]) == paired_difference([1, 4], [2, 6])
+    assert paired_estimate([1, nan, 3, 4], [2, 5, nan, 6]).interval() == paired_estimate([1, 4], [2, 6]).interval()
 
 
 def test_one_pair_tells_a_difference_and_nothing_of_its_error() -> None:
-    assert paired_difference([1.0], [3.5]) == (2.5, -inf, inf)
-    none = paired_difference([nan], [3.5])
+    assert paired_estimate([1.0], [3.5]).interval() == (2.5, -inf, inf)
+    none = paired_estimate([nan], [3.5]).interval()
     assert isnan(none.estimate)
     assert (none.low, none.high) == (-inf, inf)
     assert batch_means([2.0]) == (2.0, -inf, inf)
 
 
 def test_equal_differences_have_no_error() -> None:
-    assert paired_difference([1, 2, 4], [1, 2, 4]) == (0, 0, 0)
-    assert not paired_difference([1, 2, 4], [1, 2, 4]).excludes_zero
-    assert paired_difference([1, 2, 4], [2, 3, 5]).excludes_zero
+    assert paired_estimate([1, 2, 4], [1, 2, 4]).interval() == (0, 0, 0)
+    assert not paired_estimate([1, 2, 4], [1, 2, 4]).interval().excludes_zero
+    assert paired_estimate([1, 2, 4], [2, 3, 5]).interval().excludes_zero
 
 
 @pytest.mark.parametrize("level", [0, 1, -1, nan])
@@ -82,7 +82,7 @@ def test_a_level_is_a_fraction(level: float) -> None:
 
 def test_sides_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="2 values cannot be paired with 3"):
-        paired_difference([1, 2], [1, 2, 3])
+        paired_estimate([1, 2], [1, 2, 3]).interval()
     with pytest.raises(ValueError, match="two batches"):
         batch_means([1, 2], batches=1)
 
@@ -97,7 +97,7 @@ def test_paired_differences_cover_at_their_level(level: float, number: int) -> N
         common + generator.standard_normal((trials, number)),
         common + 3 + generator.standard_normal((trials, number)),
     )
-    found = [paired_difference(one, other, level) for one, other in zip(a, b, strict=True)]
+    found = [paired_estimate(one, other).interval(level) for one, other in zip(a, b, strict=True)]
     assert within_chance(coverage(found, 3), level, trials)
 
 
@@ -105,7 +105,7 @@ def test_common_random_numbers_make_the_interval_narrow() -> None:
     generator = np.random.default_rng(2)
     common = generator.standard_normal(50) * 100
     a, b = common + generator.standard_normal(50), common + 3 + generator.standard_normal(50)
-    paired, unpaired = paired_difference(a, b), paired_difference(a, generator.permutation(b))
+    paired, unpaired = paired_estimate(a, b).interval(), paired_estimate(a, generator.permutation(b)).interval()
     assert paired.excludes_zero
     assert not unpaired.excludes_zero
     assert paired.half_width < unpaired.half_width / 20

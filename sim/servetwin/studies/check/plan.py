@@ -19,6 +19,7 @@ from servetwin.studies.check.baseline import Baseline, find_baseline, path_of
 from servetwin.studies.check.metrics import compared, known_metrics, stored
 from servetwin.studies.check.suite import Entry, Suite, read_suite
 from servetwin.studies.check.tolerance import DEFAULT, Rule, Tolerance, rule_for
+from servetwin.studies.run_options import RunOptions
 
 UPDATE = "--update-baseline"
 _SEED = "run.seed"
@@ -32,23 +33,14 @@ class Request:
         suite: the suite file.
         baselines: the folder of baselines; by default ``baselines`` beside the suite file.
         update: whether the baselines are to be written instead of compared with.
-        seed: the first of the seeds, instead of those of the suite.
-        changes: overrides of every scenario, ``PATH=VALUE``, after those of the suite.
-        catalog: the user's folders of models and GPUs.
-        plugins: files that register policies.
-        strict: whether every account is counted again at every step.
-        jobs: processes.
+        runs: what holds for every run. Its seed is the first of the seeds, instead of those of the suite; its changes
+            come after those of the suite.
     """
 
     suite: Path
-    baselines: Path | None = None
-    update: bool = False
-    seed: int | None = None
-    changes: tuple[str, ...] = ()
-    catalog: tuple[Path, ...] = ()
-    plugins: tuple[Path, ...] = ()
-    strict: bool = False
-    jobs: int = 1
+    baselines: Path | None
+    update: bool
+    runs: RunOptions
 
     @property
     def folder(self) -> Path:
@@ -118,7 +110,7 @@ def make_plan(request: Request, catalog: Catalog) -> Plan:
         InputError: whatever is wrong with the suite, one of its scenarios, an assertion, a tolerance, a baseline.
     """
     suite = read_suite(request.suite)
-    changes = [parse_override(text) for text in request.changes]
+    changes = [parse_override(text) for text in request.runs.changes]
     for change in changes:
         if change.path == _SEED:
             raise ScenarioError(
@@ -174,8 +166,8 @@ def _planned(
         rules, more = _both_have(rules, baseline, tolerances, request, suite)
         notes += more
     seeds = suite.seeds_of(entry)
-    if request.seed is not None:
-        seeds = tuple(range(request.seed, request.seed + len(seeds)))
+    if request.runs.seed is not None:
+        seeds = tuple(range(request.runs.seed, request.runs.seed + len(seeds)))
     planned = Planned(
         entry, reference, overrides, seeds, config_hash(loaded.scenario), tuple(assertions),
         tuple(stored(known, list(tolerances))), rules, baseline, tuple(notes),

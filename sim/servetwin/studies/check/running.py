@@ -72,9 +72,9 @@ def run_plan(plan: Plan, progress: Progress | None = None) -> Finished:
     finished = Finished({planned.name: {} for planned in plan.entries})
     owners = [(planned, seed) for planned in plan.entries for seed in planned.seeds]
     tasks = [_Task(planned.reference, planned.overrides, seed) for planned, seed in owners]
-    request = plan.request
+    options = plan.request.runs
     ended = in_processes(
-        tasks, partial(_prepare, request.catalog, request.strict), request.jobs, plugins=request.plugins, name="check"
+        tasks, partial(_prepare, options.catalog, options.strict), options.jobs, plugins=options.plugins, name="check"
     )
     try:
         with signals_raise():

@@ -16,6 +16,7 @@ from servetwin.scenario.schema import Scenario
 from servetwin.studies.compare.measure import Measured, measure
 from servetwin.studies.compare.variants import Variant
 from servetwin.studies.processes import in_processes, signals_raise
+from servetwin.studies.run_options import RunOptions
 
 Progress = Callable[[int, int], None]
 """``(runs that ended, runs in all)``."""
@@ -32,23 +33,6 @@ class Task:
 
     name: str
     scenario: Scenario
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What holds for every run.
-
-    Attributes:
-        catalog: the user's folders of models and GPUs.
-        plugins: files that register policies.
-        strict: whether every account is counted again at every step.
-        jobs: processes.
-    """
-
-    catalog: tuple[Path, ...] = ()
-    plugins: tuple[Path, ...] = ()
-    strict: bool = False
-    jobs: int = 1
 
 
 @dataclass(slots=True)

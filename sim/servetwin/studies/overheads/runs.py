@@ -15,7 +15,8 @@ from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.run import execute
 from servetwin.studies.overheads.effects import METRICS, Effects, effects_of
 from servetwin.studies.processes import in_processes, signals_raise
-from servetwin.studies.validation.one_run import RunOptions, resolved
+from servetwin.studies.run_options import RunOptions
+from servetwin.studies.validation.one_run import resolved
 from servetwin.studies.validation.trial import Trial
 
 Progress = Callable[[int, int], None]

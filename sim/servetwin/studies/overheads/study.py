@@ -21,8 +21,8 @@ from servetwin.studies.overheads.fit import Row, fit
 from servetwin.studies.overheads.groups import Fitted, fitted_cases, trials_of_family
 from servetwin.studies.overheads.runs import Progress, run_all
 from servetwin.studies.overheads.write import family_text
+from servetwin.studies.run_options import RunOptions
 from servetwin.studies.validation.cases import CaseFile
-from servetwin.studies.validation.one_run import RunOptions
 
 WEIGHTS = {"tpot_ms.mean": 1.0, "ttft_ms.mean": 0.2}
 """How much a case counts in each metric: TTFT depends on waiting, which few constants explain."""

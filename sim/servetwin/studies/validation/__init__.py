@@ -5,10 +5,10 @@ measured, usable_for_scoring, …}]}``. ``kinds`` turns a case into scenarios, `
 ``scoring`` compares, ``document`` gathers what was found, ``writing`` makes files of it.
 """
 
+from servetwin.studies.run_options import RunOptions
 from servetwin.studies.validation.cases import Case, CaseFile, read_case_file
 from servetwin.studies.validation.document import build_document
 from servetwin.studies.validation.kinds import trials_of
-from servetwin.studies.validation.one_run import RunOptions
 from servetwin.studies.validation.plan import Plan, make_plan
 from servetwin.studies.validation.running import run_plan
 from servetwin.studies.validation.trial import NotYet, Point, Trial

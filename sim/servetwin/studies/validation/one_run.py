@@ -6,49 +6,21 @@ import json
 import tempfile
 import warnings
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError
 from servetwin.scenario.load import validate_mapping
-from servetwin.scenario.overrides import Override
 from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.run import execute
 from servetwin.scenario.schema import Scenario
+from servetwin.studies.run_options import RunOptions
 from servetwin.studies.validation.measure import measure
 from servetwin.studies.validation.trial import BLOCK_TOKENS, Outcome, Trial
 
 _LARGEST_GRAPH = 8192
 """The largest captured batch in the options of TensorRT-LLM's perf-overview."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What holds for every run.
-
-    Attributes:
-        seed: of the random streams; None = that of the scenarios, 0.
-        changes: overrides of scenario fields, ``PATH=VALUE``.
-        catalog: the user's folders of models and GPUs.
-        plugins: files that register policies.
-        strict: whether every account is counted again at every step.
-        jobs: processes.
-    """
-
-    seed: int | None = None
-    changes: tuple[str, ...] = ()
-    catalog: tuple[Path, ...] = ()
-    plugins: tuple[Path, ...] = ()
-    strict: bool = False
-    jobs: int = 1
-
-    @property
-    def overrides(self) -> list[str | Override]:
-        """The changes and the seed."""
-        seed = [] if self.seed is None else [Override(f"--seed {self.seed}", "run.seed", self.seed)]
-        return [*self.changes, *seed]
 
 
 def run_trial(trial: Trial, options: RunOptions, catalog: Catalog) -> Outcome:

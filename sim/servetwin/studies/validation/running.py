@@ -13,7 +13,8 @@ from pathlib import Path
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted
 from servetwin.studies.processes import in_processes, signals_raise
-from servetwin.studies.validation.one_run import RunOptions, resolved, run_trial
+from servetwin.studies.run_options import RunOptions
+from servetwin.studies.validation.one_run import resolved, run_trial
 from servetwin.studies.validation.plan import Plan
 from servetwin.studies.validation.trial import Outcome, Trial
 

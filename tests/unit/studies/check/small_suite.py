@@ -11,6 +11,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.studies.check.document import build_document, update_baselines
 from servetwin.studies.check.plan import Plan, Request, make_plan
 from servetwin.studies.check.running import run_plan
+from servetwin.studies.run_options import RunOptions
 
 SCENARIO = """
 model: llama-3.1-8b
@@ -31,9 +32,9 @@ def write_suite(folder: Path, *entries: dict[str, Any], **fields: Any) -> Path:
     return file
 
 
-def plan(file: Path, **request: Any) -> Plan:
+def plan(file: Path, *, baselines: Path | None = None, update: bool = False, **runs: Any) -> Plan:
     """Everything that happens before anything runs."""
-    return make_plan(Request(file, **request), Catalog())
+    return make_plan(Request(file, baselines, update, RunOptions(**runs)), Catalog())
 
 
 def check(file: Path, **request: Any) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.studies.compare.document import build_document
-from servetwin.studies.compare.running import Finished, RunOptions, run_variants
+from servetwin.studies.compare.running import Finished, run_variants
 from servetwin.studies.compare.same_requests import check_same_workload
 from servetwin.studies.compare.variants import Question, Variant, plan_variants
+from servetwin.studies.run_options import RunOptions
 
 SCENARIO = """
 model: llama-3.1-8b
