@@ -18,11 +18,13 @@ from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.run import execute
 from servetwin.specs import Calibration
 from servetwin.studies.overheads.constants import CONSTANTS
-from servetwin.studies.overheads.effects import METRICS, effects_of, in_every_step
+from servetwin.studies.overheads.effects import METRICS, Effects, effects_of, in_every_step
 from servetwin.studies.overheads.fit import Row, fit
-from servetwin.studies.overheads.groups import trials_of_family
+from servetwin.studies.overheads.groups import Fitted, trials_of_family
+from servetwin.studies.overheads.runs import PointEffects
+from servetwin.studies.overheads.study import solve
 from servetwin.studies.overheads.write import family_text
-from servetwin.studies.validation.cases import read_case_file
+from servetwin.studies.validation.cases import Case, read_case_file
 
 CATALOG = Catalog()
 DEFAULT = CATALOG.calibration("default")
@@ -181,6 +183,24 @@ def test_what_a_family_is_fitted_to(tmp_path: Path) -> None:
     assert [case.id for case, _ in trials_of_family(cases, CATALOG, "vllm", every=2)] == ["perf", "sweep"]
     with pytest.raises(InputError, match="no case of trtllm"):
         trials_of_family(cases, CATALOG, "trtllm")
+
+
+def test_recorded_runs_outweigh_sweeps(tmp_path: Path) -> None:
+    """Both want another host constant: the recorded run decides, and a sweep alone decides for itself."""
+    recorded, guessed = read_case_file(write(tmp_path, [inference_perf(), sweep("sweep")])).cases
+    host = tuple(1000.0 if constant.name == "step.host" else 0.0 for constant in CONSTANTS)
+    origin = [constant.of(DEFAULT) for constant in CONSTANTS]
+
+    def fitted(case: Case, measured_ms: float) -> Fitted:
+        effects = Effects({"tpot_ms.mean": 10.0}, {"tpot_ms.mean": host})
+        return Fitted(case, (PointEffects("all", {"tpot_ms.mean": measured_ms}, effects),), "h100-sxm", "llama-3.1-8b")
+
+    def moved_us(*items: Fitted) -> float:
+        return 1e6 * (solve(items, origin, "vllm", held=1e-6)[0] - origin[0])
+
+    slower, faster = fitted(recorded, 10.2), fitted(guessed, 9.8)
+    assert moved_us(slower, faster) == pytest.approx(200, rel=0.15)
+    assert moved_us(faster) == pytest.approx(-200, rel=0.02)
 
 
 def test_a_file_of_another_layout_is_refused() -> None:
