@@ -18,9 +18,7 @@ def folder(text: str) -> Path:
     Raises:
         BadParameter: the text is empty.
     """
-    if not text.strip():
-        raise typer.BadParameter("the name of a directory is expected, found an empty text")
-    return Path(text)
+    return _path(text, "directory")
 
 
 def file(text: str) -> Path:
@@ -29,8 +27,12 @@ def file(text: str) -> Path:
     Raises:
         BadParameter: the text is empty.
     """
+    return _path(text, "file")
+
+
+def _path(text: str, what: str) -> Path:
     if not text.strip():
-        raise typer.BadParameter("the name of a file is expected, found an empty text")
+        raise typer.BadParameter(f"the name of a {what} is expected, found an empty text")
     return Path(text)
 
 

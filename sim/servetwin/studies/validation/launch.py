@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
-from servetwin.studies.validation.serving import Parts
+from servetwin.studies.validation.serving import Parts, engine_family
 
 
 class _Fp8Cache(NamedTuple):
@@ -49,14 +49,15 @@ _SOURCES = ("aiconfigurator", "InferenceX", "InferenceMAX")
 """What the repository of a case's source is called where these commands made it."""
 
 
-def weights_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
-    """The weights where the command behind a case multiplies them otherwise than an engine does by default."""
+def set_weights(case: Case, parts: Parts, catalog: Catalog) -> None:
+    """Multiply the weights as the command behind a case does, where that is not what an engine does by default."""
     if catalog.model(parts.model).native_weights != "mxfp4" or "weights" in parts.precision:
-        return None
-    engine = _engine(case)
+        return
+    engine = engine_family(str(case.need("engine")))
     recorded = engine == "trtllm" or _is_theirs(case)
-    blackwell = catalog.gpu(parts.hardware).architecture in _BLACKWELL
-    return "mxfp4_mxfp8" if blackwell and recorded and engine in _EIGHT_BIT_ACTIVATIONS else None
+    if recorded and engine in _EIGHT_BIT_ACTIVATIONS and catalog.gpu(parts.hardware).architecture in _BLACKWELL:
+        parts.precision["weights"] = "mxfp4_mxfp8"
+        parts.flags.append("4-bit experts times 8-bit activations: as the launch commands have it")
 
 
 def cache_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
@@ -64,7 +65,7 @@ def cache_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
     model = catalog.model(parts.model)
     if model.native_kv_cache == "fp8" or not _is_theirs(case):
         return None
-    engine = _engine(case)
+    engine = engine_family(str(case.need("engine")))
     architecture = catalog.gpu(parts.hardware).architecture
     for command in _FP8_CACHES:
         if engine != command.engine or not parts.model.startswith(command.models):
@@ -81,9 +82,3 @@ def cache_of(case: Case, parts: Parts, catalog: Catalog) -> str | None:
 
 def _is_theirs(case: Case) -> bool:
     return str(case.find("source", "repo") or "").endswith(_SOURCES)
-
-
-def _engine(case: Case) -> str:
-    """The family of a case's engine."""
-    text = str(case.need("engine")).lower()
-    return "sglang" if "sglang" in text else "trtllm" if "trt" in text or "tensorrt" in text else "vllm"

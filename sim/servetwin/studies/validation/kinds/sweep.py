@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
-from servetwin.studies.validation.launch import cache_of, weights_of
+from servetwin.studies.validation.launch import cache_of, set_weights
 from servetwin.studies.validation.serving import parts_of
 from servetwin.studies.validation.trial import NotYet, Point, Trial, metrics_of
 
@@ -38,10 +38,7 @@ class ConcurrencySweep(Kind):
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
         """A run for each point."""
         parts = parts_of(case, catalog, parallel=_sweep_degrees(case))
-        weights = weights_of(case, parts, catalog)
-        if weights:
-            parts.precision["weights"] = weights
-            parts.flags.append("4-bit experts times 8-bit activations: as the launch commands have it")
+        set_weights(case, parts, catalog)
         cache = cache_of(case, parts, catalog)
         if cache:
             parts.precision["kv_cache"] = cache

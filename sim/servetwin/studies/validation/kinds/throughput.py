@@ -8,7 +8,7 @@ from typing import ClassVar
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
-from servetwin.studies.validation.launch import weights_of
+from servetwin.studies.validation.launch import set_weights
 from servetwin.studies.validation.serving import Parts, parts_of
 from servetwin.studies.validation.trial import Point, Trial, metrics_of
 
@@ -41,10 +41,7 @@ class ThroughputTable(Kind):
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
         """A run for each shape."""
         parts = parts_of(case, catalog, parallel=_degrees(case))
-        weights = weights_of(case, parts, catalog)
-        if weights:
-            parts.precision["weights"] = weights
-            parts.flags.append("4-bit experts times 8-bit activations: as the launch commands have it")
+        set_weights(case, parts, catalog)
         kv_cache = _kv_cache(case, parts, catalog)
         if kv_cache:
             parts.precision["kv_cache"] = kv_cache
