@@ -3,8 +3,10 @@
 
 ``python scripts/kernel_tables.py rtx_pro_6000_server --gpu rtx-pro-6000 --shapes ../shared/kernels OUT`` takes the
 shapes of the tables in ``--shapes``, and of each shape the fastest kernel of vLLM 0.24.0 that was measured. ``--engine
-sglang --version 0.5.14 --type w4a8_mxfp4_mxfp8=w4a16_mxfp4`` takes another engine's, of one data type at the shapes of
-another. It needs the package: ``pip install "servetwin[tables]"``.
+sglang --version 0.5.14 --kind moe --type w4a8_mxfp4_mxfp8=w4a16_mxfp4`` takes another engine's, of one table and one
+data type at the shapes of another; ``--unaligned`` takes products of more than 256 rows at sizes that are no multiple
+of a tile (257, 513, …), as steps with prompts have them, where the tables have such. It needs the package:
+``pip install "servetwin[tables]"``.
 """
 
 from __future__ import annotations
@@ -44,14 +46,16 @@ def main() -> None:
     parser.add_argument("--shapes", type=Path, required=True, help="folder of tables whose shapes are wanted")
     parser.add_argument("--engine", default="vllm", help="whose kernels")
     parser.add_argument("--version", default="0.24.0", help="of the engine")
-    parser.add_argument("--type", help="NEW=LIKE: experts of the data type NEW only, at the shapes of LIKE")
+    parser.add_argument("--kind", choices=list(TABLES), help="this table only")
+    parser.add_argument("--type", help="NEW=LIKE: the data type NEW only, at the shapes of LIKE")
+    parser.add_argument("--unaligned", action="store_true", help="products of rows that fill no tile, beyond 256")
     chosen = parser.parse_args()
     found = find_spec("aiconfigurator_core")
     if found is None or found.origin is None:
         raise SystemExit('aiconfigurator-core is not installed: pip install "servetwin[tables]"')
     data = Path(found.origin).parent / "systems" / "data" / chosen.system
     chosen.out.mkdir(parents=True, exist_ok=True)
-    for kind in ("moe",) if chosen.type else TABLES:
+    for kind in (chosen.kind,) if chosen.kind else TABLES:
         folder, file, columns = TABLES[kind]
         rows = measured(data / folder / chosen.engine / chosen.version / f"{file}.parquet", kind)
         tables = [pd.read_csv(path) for path in sorted(chosen.shapes.glob(f"kernels_{kind}_*.csv"))]
@@ -59,10 +63,20 @@ def main() -> None:
         if chosen.type:
             new, _, like = chosen.type.partition("=")
             wanted = wanted[wanted["dtype"] == like].assign(dtype=new)
+        if chosen.unaligned and kind == "gemm":
+            wanted = unaligned(wanted, rows["m"])
         table = wanted.merge(rows.groupby(columns, as_index=False)["latency"].min(), on=columns)
         table["latency_us"] = 1e3 * table.pop("latency")
         table.to_csv(chosen.out / f"kernels_{kind}_{chosen.gpu}.csv", index=False)
         print(f"{kind}: {len(table)} of {len(wanted)} shapes")
+
+
+def unaligned(wanted: pd.DataFrame, measured: pd.Series[int]) -> pd.DataFrame:
+    """The same shapes, with all odd numbers of rows above 256 that were measured instead of the round ones."""
+    odd = sorted(rows for rows in set(measured) if rows > 256 and rows % 2)
+    shapes = wanted[["dtype", "n", "k"]].drop_duplicates()
+    between = shapes.merge(pd.DataFrame({"m": odd}), how="cross")
+    return pd.concat([wanted[(wanted["m"] <= 256) | (wanted["m"] > max(odd, default=0))], between])
 
 
 def measured(path: Path, kind: str) -> pd.DataFrame:

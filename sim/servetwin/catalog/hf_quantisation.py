@@ -21,7 +21,8 @@ Precision = Callable[[Module], str]
 
 #: Algorithms of NVIDIA's ModelOpt, and the formats of the weights that they leave.
 _MODELOPT = {
-    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8", "FP8_BLOCK_SCALES": "fp8", "MXFP8": "fp8",
+    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8_block", "FP8_BLOCK_SCALES": "fp8_block",
+    "MXFP8": "fp8",
     "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_NVFP4": "nvfp4", "INT4_AWQ": "int4", "W4A16_AWQ": "int4",
     "W4A8_AWQ": "int4", "INT8_SQ": "int8", "W8A8_SQ_PER_CHANNEL": "int8",
 }  # fmt: skip
@@ -81,7 +82,7 @@ def _precision(quant: Fields, method: str) -> Precision:
     """What says the precision of a matrix."""
     left_out = _names(quant, "modules_to_not_convert", "ignore", "exclude_modules", "exclude", "ignored_layers")
     if method in ("fp8", "fbgemm_fp8", "mxfp8"):
-        return _all("fp8", left_out)
+        return _all("fp8_block" if quant.take("weight_block_size", None) else "fp8", left_out)
     if method == "compressed-tensors":
         return _compressed(quant, left_out)
     if method.startswith("modelopt"):
@@ -116,9 +117,12 @@ def _compressed(quant: Fields, left_out: Named) -> Precision:
         found = (weights.text("type"), weights.integer("num_bits"))
         if found not in _COMPRESSED:
             raise quant.error("this quantisation is not modelled", f"config_groups.{name}", found=found)
+        dtype = _COMPRESSED[found]
+        if dtype == "fp8" and weights.text("strategy", "") == "block":
+            dtype = "fp8_block"
         targets = [str(target) for target in group.entries("targets")]
         everything = not targets or "Linear" in targets
-        rules.append(((lambda module: True) if everything else matcher(targets, group, "targets"), _COMPRESSED[found]))
+        rules.append(((lambda module: True) if everything else matcher(targets, group, "targets"), dtype))
     return lambda module: (
         "bf16" if left_out(module) else next((dtype for named, dtype in rules if named(module)), "bf16")
     )

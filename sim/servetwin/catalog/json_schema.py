@@ -158,15 +158,15 @@ def _curves(curve: type, dtypes: tuple[str, ...], about: str) -> Schema:
             numbers[field.name] = {"type": "number", "minimum": 0} if field.name == "ramp_tokens" else _SHARE
     needed = tuple(name for name in numbers if name != "quantise")
     return {
-        "type": "object", "propertyNames": {"enum": list(dtypes)}, "required": ["bf16"], "description": about,
+        "type": "object", "propertyNames": {"enum": list(dtypes)}, "description": about,
         "additionalProperties": described_as(_mapping(numbers, needed), curve),
     }  # fmt: skip
 
 
 def _kernels() -> Schema:
-    """The kernels of one GPU."""
+    """The kernels of one GPU, all or some of them."""
     return _mapping(
-        properties := {
+        {
             "products": _curves(ProductCurve, WEIGHT_DTYPES, "Matrix products, by data type of the weights."),
             "experts": _curves(ExpertsCurve, WEIGHT_DTYPES, "Mixtures of experts, likewise."),
             "attention": _curves(AttentionCurve, KV_DTYPES, "Attention, by data type of the KV cache."),
@@ -175,7 +175,6 @@ def _kernels() -> Schema:
             "quantise_product": _quantity("seconds"),
             "quantise_experts": _quantity("seconds"),
         },
-        tuple(properties),
     )
 
 
@@ -219,8 +218,13 @@ def calibration_schema() -> Schema:
         },
     }  # fmt: skip
     # What a file leaves out is that of its base; without one it says all.
+    curves = {key: {"required": ["bf16"]} for key in ("products", "experts", "attention")}
+    every_kernel = {"additionalProperties": {"required": list(_kernels()["properties"]), "properties": curves}}
     whole = {
-        "properties": {name: {"required": list(part["properties"])} for name, part in parts.items()},
+        "properties": {
+            **{name: {"required": list(part["properties"])} for name, part in parts.items()},
+            "kernels": every_kernel,
+        },
         "required": [*parts, "kernels", "architectures"],
     }
     schema = _mapping(properties, ("name", "engine", "sources"))

@@ -14,8 +14,8 @@ _ENDINGS = re.compile(r"-(instruct|chat|hf|base|it)(?=-|$)")
 
 #: How the precision of a checkpoint is written in its name.
 _PRECISIONS = {
-    "bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("fp8",), "int8": ("int8",), "int4": ("int4",), "mxfp4": ("mxfp4",),
-    "nvfp4": ("nvfp4", "fp4"),
+    "bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("fp8",), "fp8_block": ("fp8",), "int8": ("int8",), "int4": ("int4",),
+    "mxfp4": ("mxfp4",), "nvfp4": ("nvfp4", "fp4"),
 }  # fmt: skip
 
 #: From this ratio of ``difflib`` on, two names differ by a letter or two.

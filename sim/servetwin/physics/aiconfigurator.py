@@ -37,8 +37,8 @@ BACKENDS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm"}
 """The engines of the package, by the names of ours."""
 
 _GEMM = {
-    "bf16": ("bfloat16",), "fp16": ("bfloat16",), "fp8": ("fp8",), "int8": ("sq",), "int4": ("int4_wo",),
-    "nvfp4": ("nvfp4",),
+    "bf16": ("bfloat16",), "fp16": ("bfloat16",), "fp8": ("fp8",), "fp8_block": ("fp8_block",), "int8": ("sq",),
+    "int4": ("int4_wo",), "nvfp4": ("nvfp4",),
 }  # fmt: skip
 _EXPERTS = {**_GEMM, "fp8": ("fp8_block", "fp8"), "mxfp4": ("w4a16_mxfp4",), "mxfp4_mxfp8": ("w4a8_mxfp4_mxfp8",)}
 """The package's formats, by the names of ours, the first that was measured. 8-bit experts are those with a scale per

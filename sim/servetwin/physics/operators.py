@@ -34,7 +34,7 @@ _STATE_CHUNK = 64
 EXPERTS = "experts"
 
 #: Weight types whose activations get scales of their own in every step.
-_EIGHT_BIT = ("fp8", "int8")
+_EIGHT_BIT = ("fp8", "fp8_block", "int8")
 
 #: Weight types that are unpacked to bf16 before they are multiplied, whatever units a GPU has.
 _UNPACKED = ("int4", "mxfp4", "fp16")

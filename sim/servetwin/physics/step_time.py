@@ -83,7 +83,7 @@ class RooflineStepTime:
         self._request_ps = picoseconds(calibration.request_step_s)
         self._launching_ps = picoseconds(self._layers * calibration.eager_s)
         self._reduced = calibration.all_reduce
-        formats = {model.native_weights if weights == "auto" else weights, kv_cache}
+        formats = {model.running(weights), kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
         # Where anything is in fewer than 16 bits, the floor grants all arithmetic the fastest units of the chip.
         self._fastest = gpu.peak("bf16") if wide else max(rate for _, rate in gpu.flops)

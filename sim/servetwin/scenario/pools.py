@@ -156,7 +156,7 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         gpu=gpu,
         calibration=catalog.calibration(scenario.physics.calibration or CALIBRATIONS[scenario.engine.name]),
         tensor=pool.parallel.tensor,
-        weights=model.native_weights if weights == "auto" else weights,
+        weights=model.running(weights),
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
         kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
     )

@@ -8,7 +8,9 @@ from servetwin.specs.curves import AttentionCurve, ExpertsCurve, ProductCurve
 
 SAMPLING = ("greedy", "top-p")
 
-_WIDER = {"int8": ("fp8",), "nvfp4": ("fp8",), "int4": ("mxfp4",), "mxfp4_mxfp8": ("mxfp4",)}
+_WIDER = {
+    "int8": ("fp8",), "fp8_block": ("fp8",), "nvfp4": ("fp8",), "int4": ("mxfp4",), "mxfp4_mxfp8": ("mxfp4",),
+}  # fmt: skip
 """Whose curve stands for a data type that was not measured on a GPU, besides bf16 in the end."""
 
 

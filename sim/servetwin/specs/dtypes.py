@@ -1,6 +1,8 @@
 """The formats in which weights and KV caches are stored, and what a value of each takes.
 
-``mxfp4`` and ``mxfp4_mxfp8`` are the same weights, multiplied with activations of 16 and of 8 bits.
+``fp8`` has a scale per tensor or per row, ``fp8_block`` a scale per block of 128 × 128 weights and per 128 activations
+(DeepSeek, Qwen3, MiniMax, GLM), which takes kernels of its own. ``mxfp4`` and ``mxfp4_mxfp8`` are the same weights,
+multiplied with activations of 16 and of 8 bits.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ _BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
     "fp8": 1.0,
+    "fp8_block": 1.0,
     "int8": 1.0,
     "int4": 0.5625,
     "mxfp4": 0.53125,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Weight formats that are multiplied at the rate of another: fp16 is as fast as bf16, int4 is unpacked to it.
-_MULTIPLIED_AS = {"fp16": "bf16", "int4": "bf16"}
+#: Weight formats that are multiplied at the rate of another: fp16 is as fast as bf16, int4 is unpacked to it, and the
+#: scales of blocks are applied by the same units.
+_MULTIPLIED_AS = {"fp16": "bf16", "int4": "bf16", "fp8_block": "fp8"}
 
 
 @dataclass(frozen=True, slots=True)

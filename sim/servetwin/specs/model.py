@@ -66,14 +66,23 @@ class ModelSpec:
         """Whether any layer routes tokens to experts."""
         return any(isinstance(layer.mlp, MoeMlp) for layer in self.layers)
 
+    def running(self, weights: str) -> str:
+        """The precision that the engine runs with where ``weights`` is asked for: ``auto`` is as published.
+
+        So is ``fp8`` of a checkpoint whose fp8 has scales by blocks, for that is how it is called.
+        """
+        as_published = weights == "auto" or f"{weights}_block" == self.native_weights
+        return self.native_weights if as_published else weights
+
     def dtype_of(self, part: str, weights: str) -> str:
         """Precision of a part when the engine runs with ``weights`` (``auto`` = as published).
 
         A precision other than the published one quantises every linear layer, MXFP4 and NVFP4 the routed
         experts of a mixture only; embeddings, output matrix and router stay bf16.
         """
-        if weights in ("auto", self.native_weights):
-            weights, quantised = self.native_weights, self.quantised_parts
+        weights = self.running(weights)
+        if weights == self.native_weights:
+            quantised = self.quantised_parts
         elif weights in ("mxfp4", "mxfp4_mxfp8", "nvfp4") and self.is_moe:
             quantised = ("experts",)
         else:

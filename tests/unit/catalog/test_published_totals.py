@@ -146,7 +146,7 @@ def test_all_published_configurations_are_read() -> None:
     assert "the name says FP8" in note and "no quantization_config" in note and "bf16" in note
     assert found["moonshotai--Kimi-K2.5"].quantised_parts == ("experts",)
     assert found["moonshotai--Kimi-K2.5"].weight_bytes() / 1e9 == pytest.approx(594, rel=0.005)  # "595 GB" on its page
-    assert found["MiniMaxAI--MiniMax-M2.5"].native_weights == "fp8"
+    assert found["MiniMaxAI--MiniMax-M2.5"].native_weights == "fp8_block"
 
 
 @pytest.mark.parametrize("name", CATALOG.names("models"))

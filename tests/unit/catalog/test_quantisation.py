@@ -36,6 +36,16 @@ ALL = ("attention", "dense", "experts", "shared")
     ("quantisation", "dtype", "parts"),
     [
         ({"quant_method": "fp8"}, "fp8", ALL),
+        # A scale per block of 128 x 128 weights runs on kernels of its own.
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block", ALL),
+        ({"quant_method": "fp8", "weight_block_size": None}, "fp8", ALL),
+        ({"quant_algo": "FP8_PB_WO"}, "fp8_block", ALL),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {
+                "a": {"targets": ["Linear"], "weights": {**FP8, "strategy": "block"}},
+            }},
+            "fp8_block", ALL,
+        ),
         # Indexers, gates and norms of an attention block are not the attention.
         (
             {"quant_method": "fp8", "modules_to_not_convert": [
@@ -90,6 +100,15 @@ ALL = ("attention", "dense", "experts", "shared")
 def test_parts_and_precision(quantisation: dict[str, Any], dtype: str, parts: tuple[str, ...]) -> None:
     model = read(quantisation)
     assert (model.native_weights, model.quantised_parts) == (dtype, parts)
+
+
+def test_fp8_means_the_fp8_of_the_checkpoint() -> None:
+    blocks = read({"quant_method": "fp8", "weight_block_size": [128, 128], "ignore": ["re:.*self_attn.*"]})
+    for asked in ("auto", "fp8", "fp8_block"):
+        assert blocks.running(asked) == "fp8_block"
+        assert (blocks.dtype_of("dense", asked), blocks.dtype_of("attention", asked)) == ("fp8_block", "bf16")
+    assert read({"quant_method": "fp8"}).running("fp8") == "fp8"
+    assert blocks.running("bf16") == "bf16"
 
 
 def test_what_is_left_out_weighs_two_bytes() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from servetwin.studies.calibration.samples import DecodeSample, ExpertsSample, PrefillSample, ProductSample, Sample
 from servetwin.studies.calibration.tables import DECODE, GEMM, MOE, PREFILL, Row, rows
 
-_PRODUCTS = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "nvfp4"}
-_COPIES = {"bf16": 6, "fp8": 6, "nvfp4": 1}
+_PRODUCTS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
+_COPIES = {"bf16": 6, "fp8": 6, "fp8_block": 6, "nvfp4": 1}
 """Sets of weights that the benchmark of aiconfigurator (collector/vllm/collect_gemm.py, ``outside_loop_count``) takes
 in turn, so that weights that would fit into the L2 cache are still read from HBM."""
 

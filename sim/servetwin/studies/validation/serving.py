@@ -31,6 +31,9 @@ _VERSION = re.compile(r"(?:vllm|sglang|trt-?llm|tensorrt-llm)\s+v?(\d+\.\d+(?:\.
 """The version of an engine: what stands behind its name, not that of an image or of a router."""
 
 _FOUR_BITS = ("fp4", "nvfp4")
+_SCALED_BY_BLOCKS = ("qwen3", "glm-")
+"""Models in bf16 here whose publishers' checkpoints in fp8 have scales by blocks: weight_block_size of
+huggingface.co/Qwen/Qwen3-32B-FP8 and its like."""
 _NATIVE = ("fp16/bf16", "bf16 (assumed)", "bf16", "fp16", "?", "")
 
 
@@ -143,12 +146,18 @@ def _model(case: Case, precision: str, catalog: Catalog) -> tuple[str, str | Non
     found = _found(name, catalog)
     if found is None:
         raise NotYet(f"the catalogue has no model {name!r}")
-    own = _native_weights(found, catalog)
-    if not suffixes or wanted == own or (wanted in _FOUR_BITS and own in ("mxfp4", "nvfp4")):
+    own = catalog.model(found).native_weights
+    if (
+        not suffixes
+        or catalog.model(found).running(wanted) == own
+        or (wanted in _FOUR_BITS and own in ("mxfp4", "nvfp4"))
+    ):
         return found, None
     if own == "mxfp4" and wanted == "fp8":
         # TensorRT-LLM's tables call the 4-bit experts of gpt-oss on Hopper FP8, after their activations.
         return found, None
+    if wanted == "fp8" and found.startswith(_SCALED_BY_BLOCKS):
+        return found, "fp8_block"
     return found, "nvfp4" if wanted in _FOUR_BITS else wanted
 
 
@@ -172,11 +181,6 @@ def _hardware(text: str, catalog: Catalog) -> str:
         except CatalogError:
             continue
     raise NotYet(f"the catalogue has no GPU {text!r}")
-
-
-@lru_cache(maxsize=4096)
-def _native_weights(name: str, catalog: Catalog) -> str:
-    return catalog.model(name).native_weights
 
 
 def engine_family(text: str) -> str:
