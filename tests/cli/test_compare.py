@@ -6,7 +6,26 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Cli, Program
+
+PLUGIN = """
+from typing import ClassVar, Literal
+from servetwin.policies import Kind, Policy, PolicyContext, register
+
+@register
+class Last(Policy):
+    '''Sends everything to the last replica.'''
+    kind: ClassVar[Kind] = "routing"
+    policy: Literal["last"] = "last"
+    def build(self, context: PolicyContext) -> "LastRouter":
+        return LastRouter()
+
+class LastRouter:
+    def choose(self, request, fleet): return fleet.all()[-1]
+    def on_routed(self, request, replica): pass
+    def on_finished(self, request, replica): pass
+"""
 
 
 def test_tables_and_files(cli: Cli, small: Path, tmp_path: Path) -> None:
@@ -31,6 +50,17 @@ def test_json_is_one_document(cli: Cli, small: Path, tmp_path: Path) -> None:
     assert set(answer["variants"]) == {"off", "prefix-caching"}
     for entry in answer["variants"].values():
         assert {"metrics", "ledger", "gain", "cost", "net", "ci"} <= set(entry)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_policy_of_a_plugin(jobs: str, cli: Cli, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    words = ("compare", small, f"mine={small}", "--set-for", "mine:router=last", "--plugin", "mine.py", "--no-figures")
+    done = cli(*words, "--jobs", jobs)
+    assert (done.code, done.err) == (0, "")
+    broken = PLUGIN.replace("return fleet.all()[-1]", "raise ValueError('no replica\\nsuits me')")
+    (tmp_path / "mine.py").write_text(broken)
+    cli(*words, "--jobs", jobs).refused("ValueError: no replica", "suits me", "SERVETWIN_TRACEBACK=1", code=70)
 
 
 def test_quiet_prints_nothing(cli: Cli, small: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import pickle
 import signal
 import threading
 import traceback
@@ -61,7 +62,7 @@ def in_processes(
 
     Raises:
         ScenarioError: a process ended before its task did.
-        RuntimeError: a bug in another process, with its traceback.
+        RuntimeError: a bug in another process, with its traceback as a note.
         Stopped: another process was told to stop, as Ctrl-C tells all of them.
     """
     if jobs == 1 or len(tasks) < 2:
@@ -113,7 +114,7 @@ class _Crew(Generic[Task, Answer]):
                 if isinstance(trace, int):
                     raise Stopped(trace)
                 if trace is not None:
-                    raise RuntimeError(trace)
+                    raise _bug(*trace)
                 # The process has its next task before this answer is worked on.
                 self._next(ready)
                 yield index, answer
@@ -140,9 +141,10 @@ class _Crew(Generic[Task, Answer]):
         if index is None:
             return
         self._busy[worker] = index
+        task = pickle.dumps(self._tasks[index])
         # A process that has ended meanwhile is found when its answer is read.
         with suppress(BrokenPipeError, ConnectionResetError):
-            worker.send(self._tasks[index])
+            worker.send_bytes(task)
 
     def _answer_for_lost(self, worker: Connection) -> Answer:
         process = self._workers.pop(worker)
@@ -181,6 +183,13 @@ def _end_server() -> None:
         stop()
 
 
+def _bug(what: str, trace: str) -> RuntimeError:
+    """A bug in another process: what it is for everybody, and its traceback for those who ask for it."""
+    error = RuntimeError(f"in another process: {what}")
+    error.add_note(trace)
+    return error
+
+
 def _prepared(prepare: Prepare[Task, Answer], plugins: Sequence[Path]) -> Callable[[Task], Answer]:
     """What a fresh process does before its first task."""
     load_plugins(plugins)
@@ -194,21 +203,22 @@ def _work(parent: Connection, prepare: Prepare[Any, Any]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     work = None
-    trace: str | int | None
+    trace: tuple[str, str] | int | None
     while True:
         try:
-            task = parent.recv()
+            packed = parent.recv_bytes()
         except EOFError:
             return
         answer, trace = None, None
         try:
+            # First what it prepares: a task may be made of classes of a plug-in.
             work = work or prepare()
-            answer = work(task)
+            answer = work(pickle.loads(packed))
         except (Interrupted, KeyboardInterrupt) as error:
             # Said rather than left to be found out, so that the task does not count as lost.
             trace = int(getattr(error, "signal_number", signal.SIGINT))
-        except Exception:
-            trace = traceback.format_exc()
+        except Exception as error:
+            trace = (f"{type(error).__name__}: {error}", traceback.format_exc())
         try:
             parent.send((answer, trace))
         except BrokenPipeError:

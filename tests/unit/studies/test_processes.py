@@ -52,8 +52,10 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_bug_comes_with_its_traceback(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="ValueError: thirteen"):
+    with pytest.raises(RuntimeError) as caught:
         list(in_processes([13, 1], partial(doubling, tmp_path / "log"), 2))
+    assert str(caught.value) == "in another process: ValueError: thirteen"
+    assert any("Traceback" in note and "in double" in note for note in caught.value.__notes__)
 
 
 def test_processes_do_not_outlive_whoever_asked(tmp_path: Path) -> None:
