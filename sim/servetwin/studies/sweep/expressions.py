@@ -15,6 +15,7 @@ from typing import Any
 from servetwin.errors import ScenarioError, nearest_name
 
 _LONGEST = 2000
+_DEEPEST = 100
 _NAME = "_field{}_"
 _CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -51,12 +52,11 @@ class Condition:
         if len(text) > _LONGEST:
             raise self._error("the condition is too long", allowed=f"at most {_LONGEST:,} characters")
         try:
-            tree = ast.parse(self._with_names(text).strip(), mode="eval")
+            self._body = ast.parse(self._with_names(text).strip(), mode="eval").body
+            self._check(self._body, _DEEPEST)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             why = error.msg if isinstance(error, SyntaxError) else "nested too deep"
             raise self._error(f"this is no condition: {why}", found=text, allowed=_ALLOWED) from None
-        self._body = tree.body
-        self._check(self._body)
         if not isinstance(self._body, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
             raise self._error(
                 "a condition is true or false", found=text, allowed="a comparison, for example: cluster.replicas > 4"
@@ -91,8 +91,10 @@ class Condition:
 
         return pattern.sub(replace, text)
 
-    def _check(self, node: ast.expr) -> None:
-        """Refuse whatever is not part of the language."""
+    def _check(self, node: ast.expr, levels: int) -> None:
+        """Refuse whatever is not part of the language, and what has more levels, which Python could not follow."""
+        if not levels:
+            raise RecursionError
         match node:
             case ast.BoolOp(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
                 inner = parts
@@ -111,7 +113,7 @@ class Condition:
             case _:
                 raise self._error("this is not part of a condition", found=ast.unparse(node), allowed=_ALLOWED)
         for part in inner:
-            self._check(part)
+            self._check(part, levels - 1)
 
     def _is_name(self, node: ast.expr) -> bool:
         """Whether it is a swept field or a constant; raises for any other name."""

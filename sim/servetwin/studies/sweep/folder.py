@@ -1,7 +1,12 @@
-"""The folder of a sweep: ``points/<hash>.json``, the summary of each run, and the table that is made from them."""
+"""The folder of a sweep: ``points/<hash>.json``, the summary of each run, and the table that is made from them.
+
+A summary ends with the checksum of itself and of the run that it is of, so that a file which was damaged, changed or
+renamed is never taken for the result of a run.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +18,7 @@ from servetwin.results.store import write_text
 RESULTS = "results.parquet"
 PICTURES = "sweep-*.png"
 _POINTS = "points"
+_CHECKSUM = ', "checksum": "'
 
 T = TypeVar("T")
 
@@ -51,15 +57,20 @@ class Folder:
         Raises:
             InputError: it cannot be written.
         """
-        self.writing(lambda: write_text(self._file(key), summary))
+        body = summary.removesuffix("}")
+        self.writing(lambda: write_text(self._file(key), f'{body}{_CHECKSUM}{_digest(key, body)}"}}'))
 
     def read_point(self, key: str) -> dict[str, Any] | None:
-        """The summary of a run; None if there is none, or what is there is none."""
+        """The summary of a run; None if there is none, or what is there is not as it was written."""
         try:
-            summary = json.loads(self._file(key).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            text = self._file(key).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
             return None
-        return summary if isinstance(summary, dict) and "config_hash" in summary else None
+        body, found, checksum = text.rpartition(_CHECKSUM)
+        if not found or checksum != f'{_digest(key, body)}"}}':
+            return None
+        summary: dict[str, Any] = json.loads(f"{body}}}")
+        return summary
 
     def writing(self, write: Callable[[], T]) -> T:
         """Do what writes files; raises ``InputError`` where that is impossible."""
@@ -73,3 +84,7 @@ class Folder:
 
     def _file(self, key: str) -> Path:
         return self.out / _POINTS / f"{key}.json"
+
+
+def _digest(key: str, body: str) -> str:
+    return hashlib.sha256(f"{key} {body}".encode()).hexdigest()[:16]

@@ -71,6 +71,9 @@ def test_answers(text: str, answer: bool) -> None:
         ("1j == 1", "not part of a condition"),
         ("not " * 600 + "true", "too long"),
         ("(" * 300 + "1" + ")" * 300 + " == 1", "this is no condition"),
+        ("-" * 1900 + "cluster.replicas > 0", "nested too deep"),
+        ("not " * 450 + "cluster.replicas > 0", "nested too deep"),
+        ("1 == x" + ".x" * 900, "nested too deep"),
     ],
 )
 def test_what_is_no_condition(text: str, words: str) -> None:

@@ -63,6 +63,7 @@ def test_a_row_is_what_a_run_says(tmp_path: Path) -> None:
     assert list(rows[3]) == ["workload.arrivals.rate_per_s", "cluster.replicas", *summary, "status", "error"]
     assert {row["workload.arrivals.rate_per_s"] for row in rows} == {5, 50}
     kept = json.loads((tmp_path / "out" / "points" / f"{todo.points[3].key}.json").read_text())
+    assert kept.pop("checksum")
     assert {**kept, **dict.fromkeys(HOST_KEYS)} == {**summary, **dict.fromkeys(HOST_KEYS)}
 
 
@@ -137,6 +138,23 @@ def test_resuming_takes_over_what_is_whole(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(path.name for path in out.rglob("*.*")) == sorted(["results.parquet", *(f.name for f in files)])
     outcome = run_sweep(todo, Folder(out))
     assert (outcome.taken, len(ran)) == (0, 6), "without resume everything is run again"
+
+
+def test_a_summary_is_taken_over_only_as_it_was_written(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.prepare()
+    for key in ("one", "two"):
+        folder.write_point(key, '{"config_hash": "a", "steps": 12}')
+    file = tmp_path / "points" / "one.json"
+    text = file.read_text()
+    assert json.loads(text).items() > {"config_hash": "a", "steps": 12}.items()
+    assert folder.read_point("one") == {"config_hash": "a", "steps": 12}
+    other = (tmp_path / "points" / "two.json").read_text()
+    for damaged in ("", text[:-3], text.replace("12", "13"), text.replace("12", '"x"'), other, "[" * 100_000, "[]"):
+        file.write_text(damaged)
+        assert folder.read_point("one") is None, damaged[:60]
+    file.write_bytes(b"\xff" + text.encode())
+    assert folder.read_point("one") is None
 
 
 def test_points_that_cannot_exist_are_rows(tmp_path: Path) -> None:
