@@ -104,12 +104,14 @@ def _parse(text: str) -> Any:
 
 
 def _check_size(value: Any, error: type[Exception]) -> None:
-    """Refuse what is nested too deep or has too many values, aliases counted as often as they are used."""
+    """Refuse what is nested too deep, has too many values, aliases counted as often as they are used, or half letters."""
     level, number = [value], 0
     for _ in range(MAX_DEPTH + 1):
         inner: list[Any] = []
         for one in level:
-            if isinstance(one, (dict, list)):
+            if isinstance(one, str):
+                _check_text(one, error)
+            elif isinstance(one, (dict, list)):
                 inner += one.values() if isinstance(one, dict) else one
                 if number + len(inner) > _MOST_VALUES:
                     raise error(f"there are more than {_MOST_VALUES:,} values")
@@ -118,6 +120,12 @@ def _check_size(value: Any, error: type[Exception]) -> None:
         number += len(inner)
         level = inner
     raise error(_TOO_DEEP)
+
+
+def _check_text(text: str, error: type[Exception]) -> None:
+    """Refuse half of a pair of surrogates, which an escape can write and no file can hold."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise error("an escape in a text is half of a character")
 
 
 def read_mapping(file: Path, what: str, error: type[InputError] = CatalogError) -> dict[str, Any]:

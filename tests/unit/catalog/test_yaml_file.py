@@ -50,6 +50,13 @@ def _error(tmp_path: Path, content: bytes | str) -> ScenarioError:
     return caught.value
 
 
+@pytest.mark.parametrize("name", ["file.yaml", "file.json"])
+def test_half_of_a_character_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"name": ["a\\ud800"]}')
+    with pytest.raises(ScenarioError, match="half of a character"):
+        read_mapping(tmp_path / name, "scenario", ScenarioError)
+
+
 def test_a_duplicate_key_is_refused_with_its_line_at_any_depth(tmp_path: Path) -> None:
     error = _error(tmp_path, "run:\n  seed: 1\n  requests: 5\n  seed: 2\n")
     assert "'seed' stands twice" in error.message
