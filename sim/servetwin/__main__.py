@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from servetwin.cli.main import main
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Import the program and run it; Ctrl-C ends it without a traceback from the first moment on."""
+    try:
+        from servetwin.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -104,7 +104,7 @@ def _parse(text: str) -> Any:
 
 
 def _check_size(value: Any, error: type[Exception]) -> None:
-    """Refuse what is nested too deep, has too many values, aliases counted as often as they are used, or half letters."""
+    """Refuse what is nested too deep, or has half a character or too many values, aliases counted wherever used."""
     level, number = [value], 0
     for _ in range(MAX_DEPTH + 1):
         inner: list[Any] = []

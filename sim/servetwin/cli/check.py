@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.guard import say
+from servetwin.cli.guard import say, showing
 from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
 from servetwin.errors import InputError, Interrupted, printable
@@ -75,6 +73,7 @@ def check(
     from servetwin.studies.check.document import build_document, update_baselines
     from servetwin.studies.check.plan import Request, make_plan
     from servetwin.studies.check.running import run_plan
+    from servetwin.studies.processes import signals_wait
     from servetwin.studies.run_options import RunOptions
 
     if update and (seed is not None or changes):
@@ -92,19 +91,19 @@ def check(
     started = datetime.now()
     with progress_bar("checking", "runs", quiet=quiet) as show:
         finished = run_plan(plan, show and (lambda ended, all_, name: show(ended, all_, f"runs, {name}")))
-    if finished.signal_number is not None:
-        # What has ended is worth more than the seconds that writing it takes.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    document = build_document(plan, finished)
-    if update:
-        update_baselines(plan, finished, document)
-    _write(document, finished, started, out=out, junit=junit, summary=summary)
-    _print(document, quiet=quiet, as_json=json, out=out)
-    if finished.signal_number is not None:
+    with signals_wait() as came:
+        document = build_document(plan, finished)
+        if update:
+            update_baselines(plan, finished, document)
+        _write(document, finished, started, out=out, junit=junit, summary=summary)
+    number = next(iter(came), finished.signal_number)
+    with showing(f"the runs have ended; {_kept(out, quiet=True)}"):
+        _print(document, quiet=quiet, as_json=json, out=out)
+    if number is not None:
         planned = sum(len(one.seeds) for one in plan.entries)
         raise Interrupted(
             f"interrupted after {finished.runs:,} of {planned:,} runs: {_kept(out, quiet=quiet and not json)}",
-            finished.signal_number,
+            number,
         )
     if not document["passed"]:
         raise typer.Exit(FAILED)
@@ -149,4 +148,3 @@ def _print(document: dict[str, Any], *, quiet: bool, as_json: bool, out: Path | 
             print(f"\nwritten to {printable(str(out))}")
     elif not document["passed"] and not document["interrupted"]:
         say(f"the suite {document['suite']} has failed")
-    sys.stdout.flush()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from servetwin.cli import options
+from servetwin.cli.guard import showing
 from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
 from servetwin.cli.simulate import default_out
@@ -70,7 +69,8 @@ def compare(
     from servetwin.studies.compare.running import run_variants
     from servetwin.studies.compare.same_requests import check_same_workload
     from servetwin.studies.compare.variants import Question, plan_variants
-    from servetwin.studies.compare.writing import check_writable, write
+    from servetwin.studies.compare.writing import check_writable, draw, write
+    from servetwin.studies.processes import signals_wait
     from servetwin.studies.run_options import RunOptions
 
     options.load_policies(plugin)
@@ -87,15 +87,18 @@ def compare(
     with progress_bar("comparing", "runs", quiet=quiet) as show:
         progress = (lambda ended, planned: show(ended, planned, "runs")) if show else None
         finished = run_variants(variants, seeds, run_options, progress)
-    if finished.signal_number is not None:
-        # What has ended is worth more than the seconds that writing it takes.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if finished.seeds:
-        answer = build_document(variants, finished)
-        write(answer, folder, figures=not no_figures and finished.signal_number is None)
-        _print(answer, folder, quiet=quiet, as_json=json)
-    if finished.signal_number is not None:
-        raise Interrupted(_kept(finished, folder), finished.signal_number)
+    with signals_wait() as came:
+        answer = build_document(variants, finished) if finished.seeds else None
+        if answer is not None:
+            write(answer, folder)
+    number = next(iter(came), finished.signal_number)
+    with showing(f"the comparison is in {folder}"):
+        if answer is not None and not no_figures and number is None:
+            draw(answer, folder)
+        if answer is not None:
+            _print(answer, folder, quiet=quiet, as_json=json)
+    if number is not None:
+        raise Interrupted(_kept(finished, folder), number)
 
 
 def _print(answer: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
@@ -108,7 +111,6 @@ def _print(answer: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> 
 
         print_comparison(answer)
         print(f"\nwritten to {printable(str(out))}")
-    sys.stdout.flush()
 
 
 def _kept(finished: Finished, out: Path) -> str:

@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -99,6 +100,22 @@ def say(text: str, *, red: bool = False) -> None:
     except OSError:
         # Nobody can read the message; the exit code has to do.
         return
+
+
+@contextmanager
+def showing(kept: str) -> Iterator[None]:
+    """Around what shows results: a signal is told as what it is, and a reader that leaves changes no exit code.
+
+    Args:
+        kept: what there is, and where, for whoever interrupts.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted while results were shown: {kept}") from None
+    except BrokenPipeError:
+        _drop_output()
 
 
 def _reader_is_gone() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.guard import say
+from servetwin.cli.guard import say, showing
 from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
 from servetwin.errors import InputError, Interrupted, printable
@@ -70,8 +69,9 @@ def sweep(
     with progress_bar("sweeping", "runs", quiet=quiet) as show:
         progress = (lambda ended, todo: show(ended, todo, "runs")) if show else None
         outcome = run_sweep(plan, folder, jobs=jobs or cpus(), resume=resume, progress=progress)
-    pictures = [] if no_figures or outcome.signal_number is not None else _draw(wanted, file, plan, folder)
-    _print(plan, folder, outcome, pictures, as_json=json, quiet=quiet)
+    with showing(f"the table of all runs is {folder.table}"):
+        pictures = [] if no_figures or outcome.signal_number is not None else _draw(wanted, file, plan, folder)
+        _print(plan, folder, outcome, pictures, as_json=json, quiet=quiet)
     if outcome.signal_number is not None:
         raise Interrupted(
             f"interrupted after {outcome.runs:,} of {len(plan.points):,} runs: what was finished is in {folder.out}, "
@@ -175,7 +175,6 @@ def _print(
         values, error = outcome.failures[0]
         point = ", ".join(f"{path}={value}" for path, value in zip(plan.fields, values, strict=True))
         say(f"warning: {failed:,} of {outcome.runs:,} runs failed, the first at {point}: {error}")
-    sys.stdout.flush()
 
 
 def _print_json(plan: Plan, folder: Folder, outcome: Outcome, pictures: Sequence[Path]) -> None:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -170,6 +170,14 @@ def _context(prepare: Prepare[Any, Any]) -> ForkServerContext | SpawnContext:
     context = multiprocessing.get_context("forkserver")
     function = prepare.func if isinstance(prepare, partial) else prepare
     context.set_forkserver_preload(["__main__", "servetwin.scenario.run", getattr(function, "__module__", __name__)])
+    # While it imports, Ctrl-C in a terminal would end it with a traceback; that a signal is blocked is inherited.
+    # Starting the tracker unblocks signals, so that it comes first.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     # Once, however often this is called.
     atexit.unregister(_end_server)
     atexit.register(_end_server)
@@ -238,23 +246,40 @@ def _stop_if_told() -> None:
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise ``Stopped``; only the main thread of a program can be told."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Ctrl-C and SIGTERM raise ``Stopped``."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         _told.append(number)
         raise Stopped(number)
 
+    try:
+        with _handled(stop):
+            yield
+    finally:
+        _told.clear()
+
+
+@contextmanager
+def signals_wait() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM come into the list, and nothing else: results are being written, which is finished first."""
+    came: list[int] = []
+    with _handled(lambda number, _frame: came.append(number)):
+        yield came
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """What a signal does; only the main thread of a program can be told."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     previous = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in previous.items():
-        if handler not in (None, signal.SIG_IGN):
-            signal.signal(number, stop)
+    for number, before in previous.items():
+        if before not in (None, signal.SIG_IGN):
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        _told.clear()
-        for number, handler in previous.items():
-            if handler is not None:
-                signal.signal(number, handler)
+        for number, before in previous.items():
+            if before is not None:
+                signal.signal(number, before)

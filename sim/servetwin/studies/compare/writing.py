@@ -29,13 +29,12 @@ def check_writable(out: Path) -> None:
         raise _unwritable(why, out)
 
 
-def write(document: Mapping[str, Any], out: Path, *, figures: bool) -> None:
-    """Write the files, replacing those of the same name.
+def write(document: Mapping[str, Any], out: Path) -> None:
+    """Write the document, replacing that of an earlier comparison.
 
     Args:
         document: what ``build_document`` made.
         out: the folder, which is made if it does not exist.
-        figures: whether to draw the picture.
 
     Raises:
         InputError: it cannot be written.
@@ -45,10 +44,20 @@ def write(document: Mapping[str, Any], out: Path, *, figures: bool) -> None:
         # A picture of an earlier comparison would not belong to this one.
         (out / PICTURE).unlink(missing_ok=True)
         write_json(out / DOCUMENT, document)
-        if figures:
-            from servetwin.report.waterfall import draw_waterfall
+    except OSError as error:
+        raise _unwritable(error.strerror, Path(error.filename or out)) from None
 
-            draw_waterfall(document, out / PICTURE)
+
+def draw(document: Mapping[str, Any], out: Path) -> None:
+    """Draw the picture of a document that has been written there.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    from servetwin.report.waterfall import draw_waterfall
+
+    try:
+        draw_waterfall(document, out / PICTURE)
     except OSError as error:
         raise _unwritable(error.strerror, Path(error.filename or out)) from None
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted
 from servetwin.scenario.run import execute
-from servetwin.studies.processes import in_processes, signals_raise
+from servetwin.studies.processes import in_processes, signals_raise, signals_wait
 from servetwin.studies.sweep.design import Values
 from servetwin.studies.sweep.folder import Folder
 from servetwin.studies.sweep.points import Plan, Source, in_a_line
@@ -69,29 +69,34 @@ def run_sweep(plan: Plan, folder: Folder, *, jobs: int = 1, resume: bool = False
     ended = {point.key for point in plan.points if point.key is not None and point.key not in todo}
     outcome.taken = sum(point.key in ended for point in plan.points)
     failed: dict[str, str] = {}
-    keys = list(todo)
-    folder.prepare()
-    answers = in_processes([*todo.values()], partial(_runner, plan.source), jobs, plugins=plan.source.plugins,
-                           name="servetwin-sweep", lost=_lost)  # fmt: skip
-    try:
-        with signals_raise():
-            for number, (index, answer) in enumerate(answers, 1):
-                if answer.summary is not None:
-                    folder.write_point(keys[index], answer.summary)
-                    ended.add(keys[index])
-                else:
-                    failed[keys[index]] = answer.error or ""
-                if progress is not None:
-                    progress(number, len(keys))
-    except (KeyboardInterrupt, Interrupted) as error:
-        outcome.signal_number = int(getattr(error, "signal_number", signal.SIGINT))
-        # What has ended is worth more than the seconds that the table takes.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    finally:
-        answers.close()
-    rows = _rows(plan, folder, ended, failed, outcome)
-    folder.writing(lambda: write_table(folder.table, plan, rows))
+    with signals_wait() as came:
+        folder.prepare()
+        answers = in_processes([*todo.values()], partial(_runner, plan.source), jobs, plugins=plan.source.plugins,
+                               name="servetwin-sweep", lost=_lost)  # fmt: skip
+        try:
+            with signals_raise():
+                _keep(answers, list(todo), folder, ended, failed, progress)
+        except (KeyboardInterrupt, Interrupted) as error:
+            came.append(int(getattr(error, "signal_number", signal.SIGINT)))
+        finally:
+            answers.close()
+        rows = _rows(plan, folder, ended, failed, outcome)
+        folder.writing(lambda: write_table(folder.table, plan, rows))
+    outcome.signal_number = next(iter(came), None)
     return outcome
+
+
+def _keep(answers: Iterator[tuple[int, Ended]], keys: list[str], folder: Folder, ended: set[str],
+          failed: dict[str, str], progress: Progress | None) -> None:  # fmt: skip
+    """Write the summary of each run as it ends."""
+    for number, (index, answer) in enumerate(answers, 1):
+        if answer.summary is not None:
+            folder.write_point(keys[index], answer.summary)
+            ended.add(keys[index])
+        else:
+            failed[keys[index]] = answer.error or ""
+        if progress is not None:
+            progress(number, len(keys))
 
 
 def unfinished(plan: Plan, folder: Folder | None) -> dict[str, Values]:
