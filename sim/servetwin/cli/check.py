@@ -15,6 +15,7 @@ from servetwin.cli.progress import progress_bar
 from servetwin.errors import InputError, Interrupted, printable
 
 if TYPE_CHECKING:
+    from servetwin.studies.check.plan import Plan
     from servetwin.studies.check.running import Finished
 
 FAILED = 1
@@ -88,6 +89,7 @@ def check(
         strict=strict, jobs=jobs or cpus(),
     )  # fmt: skip
     plan = make_plan(Request(suite, baseline, update, runs), options.open_catalog(catalog))
+    _check_writable(plan, out=out, junit=junit, summary=summary)
     started = datetime.now()
     with progress_bar("checking", "runs", quiet=quiet) as show:
         finished = run_plan(plan, show and (lambda ended, all_, name: show(ended, all_, f"runs, {name}")))
@@ -107,6 +109,22 @@ def check(
         )
     if not document["passed"]:
         raise typer.Exit(FAILED)
+
+
+def _check_writable(plan: Plan, *, out: Path | None, junit: Path | None, summary: Path | None) -> None:
+    """Refuse what could not be written, before anything runs."""
+    from servetwin.studies.writable import check_file, check_folder
+
+    if junit is not None and junit == summary:
+        raise InputError("two files cannot be one", path="--junit, --summary", found=str(junit),
+                         allowed="a file for each")  # fmt: skip
+    for file in (junit, summary):
+        if file is not None:
+            check_file(file)
+    if plan.request.update:
+        check_folder(plan.request.folder / plan.suite.name)
+    if out is not None:
+        check_folder(out)
 
 
 def _kept(out: Path | None, *, quiet: bool) -> str:

@@ -69,9 +69,10 @@ def compare(
     from servetwin.studies.compare.running import run_variants
     from servetwin.studies.compare.same_requests import check_same_workload
     from servetwin.studies.compare.variants import Question, plan_variants
-    from servetwin.studies.compare.writing import check_writable, draw, write
+    from servetwin.studies.compare.writing import draw, write
     from servetwin.studies.processes import signals_wait
     from servetwin.studies.run_options import RunOptions
+    from servetwin.studies.writable import check_folder
 
     options.load_policies(plugin)
     question = Question(
@@ -80,7 +81,7 @@ def compare(
     variants = plan_variants(question, options.open_catalog(catalog))
     check_same_workload(variants)
     folder = out or default_out("compare")
-    check_writable(folder)
+    check_folder(folder)
     run_options = RunOptions(
         catalog=tuple(catalog or ()), plugins=tuple(plugin or ()), strict=strict, jobs=jobs or cpus()
     )

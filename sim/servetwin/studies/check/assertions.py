@@ -27,6 +27,7 @@ _TOKEN = re.compile(
 )
 _ALLOWED = "metrics and numbers with + - * / ( ), compared by <= >= < > == !="
 _DEEPEST = 40
+_LONGEST = 1000
 
 
 class Check(NamedTuple):
@@ -111,6 +112,8 @@ class _Reader:
 
     def assertion(self) -> Assertion:
         """The whole of it."""
+        if len(self._text) > _LONGEST:
+            raise self._error("the assertion is too long", found=self._text, allowed=f"at most {_LONGEST:,} characters")
         terms, signs = [self._sum()], []
         while (sign := self._sign()) in _COMPARISONS or sign in _MEANT:
             if sign in _MEANT:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from servetwin.results.store import write_text
 
 FORMAT = 1
 _DIGITS = 6
+_LARGEST = 1e100
 
 Row = tuple[float | None, ...]
 """The values of a metric, one a seed; None = undefined."""
@@ -109,7 +109,10 @@ def _read(file: Path, name: str) -> Baseline:
 
 
 def _is_value(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value))
+    """Whether it is undefined or a number with whose differences and quotients one can reckon."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value is None
+    return value == 0 or 1 / _LARGEST < abs(value) < _LARGEST
 
 
 def _malformed(file: Path, path: str, found: object, allowed: str) -> InputError:

@@ -138,16 +138,14 @@ def compare(before: Mapping[str, Values], after: Mapping[str, Values], rules: Ma
     for key, rule in rules.items():
         seeds = [seed for seed in before[key] if seed in after[key]]
         old, new = (_values(side[key], seeds) for side in (before, after))
-        if _defined(old) != _defined(new):
+        sides = _both_defined(old, new) if seeds else (old, new)
+        if all(map(_defined, sides)):
+            measured.append((_paired if seeds else _unpaired)(key, rule, *sides))
+        elif _defined(old) or _defined(new):
             # A latency that nobody has any more is worse than any.
             verdict: Verdict = "worse" if _defined(old) and rule.direction is not None else "changed"
             means = (_mean(old), _mean(new))
             found[key] = Difference(key, verdict, rule.direction, *means, None, None, None, len(seeds))
-            continue
-        if seeds:
-            old, new = _both_defined(old, new)
-        if _defined(old):
-            measured.append((_paired if seeds else _unpaired)(key, rule, old, new))
     found.update((one.metric, one) for one in _judged(measured))
     return [found[key] for key in rules if key in found]
 

@@ -128,6 +128,8 @@ def _doubts(planned: Planned) -> Iterator[str]:
         yield "the seeds are others than those of the baseline, and one seed alone cannot be told from noise"
     elif not common:
         yield "the seeds are others than those of the baseline, so that only large changes stand out from the noise"
+    elif common == 1 < len(planned.seeds):
+        yield f"one of {len(planned.seeds)} seeds is in the baseline and compared, and every difference is a change"
     elif 1 < common < FEW:
         yield (
             f"{common} seeds are few to tell a change from noise: {FEW} or more see changes of a few per cent, one "

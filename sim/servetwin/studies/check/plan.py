@@ -112,10 +112,12 @@ def make_plan(request: Request, catalog: Catalog) -> Plan:
     suite = read_suite(request.suite)
     changes = [parse_override(text) for text in request.runs.changes]
     for change in changes:
-        if change.path == _SEED:
+        if _sets_seed(change.path, change.value):
             raise ScenarioError(
                 "a check decides by itself which seeds it runs", file=change.given, path=_SEED, allowed="--seed N"
             )
+    if not any(entry.compare for entry in suite.scenarios):
+        _refuse_baselines(request)
     entries: list[Planned] = []
     unused = set(suite.tolerance) - {DEFAULT}
     for place, entry in enumerate(suite.scenarios):
@@ -126,6 +128,16 @@ def make_plan(request: Request, catalog: Catalog) -> Plan:
         key = next(key for key in suite.tolerance if key in unused)
         raise _unknown_metric(key, [key for planned in entries for key in planned.keys], request.suite, "tolerance")
     return Plan(request, suite, tuple(entries), tuple(_orphans(request.folder, suite)))
+
+
+def _refuse_baselines(request: Request) -> None:
+    """Of a suite that has none, neither a folder nor writing them has an effect."""
+    given = UPDATE if request.update else f"--baseline {request.baselines}"
+    if request.update or request.baselines is not None:
+        raise ScenarioError(
+            "no scenario of the suite is compared with a baseline, so that the option has no effect",
+            file=str(request.suite), path=given, allowed="scenarios without compare: false",
+        )  # fmt: skip
 
 
 def _planned(
@@ -163,7 +175,7 @@ def _planned(
         )
     if entry.compare and not request.update:
         baseline = find_baseline(request.folder, suite.name, entry.name, f"servetwin check {request.suite} {UPDATE}")
-        rules, more = _both_have(rules, baseline, tolerances, request, suite)
+        rules, more = _both_have(rules, baseline, known, tolerances, request, suite)
         notes += more
     seeds = suite.seeds_of(entry)
     if request.runs.seed is not None:
@@ -183,11 +195,15 @@ def _overrides_of(entry: Entry, file: str, path: str) -> Iterator[Override]:
                 "this is no path of a field", file=file, path=place, found=field,
                 allowed="names with dots between them: cluster.replicas",
             )  # fmt: skip
-        if field == _SEED or (field == "run" and isinstance(value, Mapping) and "seed" in value):
+        if _sets_seed(field, value):
             raise ScenarioError(
                 "the seeds of a suite stand in seeds, a run for each", file=file, path=f"{place}.{field}", found=value
             )
         yield Override(f"{file}, {place}", field, value)
+
+
+def _sets_seed(path: str, value: Any) -> bool:
+    return path == _SEED or (path == "run" and isinstance(value, Mapping) and "seed" in value)
 
 
 def _rules(known: Sequence[str], tolerances: Mapping[str, Tolerance]) -> dict[str, Rule]:
@@ -196,28 +212,33 @@ def _rules(known: Sequence[str], tolerances: Mapping[str, Tolerance]) -> dict[st
 
 
 def _both_have(
-    rules: dict[str, Rule], baseline: Baseline, named: Mapping[str, Any], request: Request, suite: Suite
-) -> tuple[dict[str, Rule], list[str]]:
-    """The rules of those metrics that the baseline has, and a note about the others."""
+    rules: dict[str, Rule], baseline: Baseline, known: Sequence[str], named: Mapping[str, Tolerance],
+    request: Request, suite: Suite,
+) -> tuple[dict[str, Rule], list[str]]:  # fmt: skip
+    """The rules of those metrics that the baseline has, and notes about those that one of the two lacks."""
     missing = [key for key in rules if key not in baseline.metrics]
+    file, hint = str(path_of(request.folder, suite.name, baseline.name)), f"write it again with {UPDATE}"
     for key in missing:
         if key in named:
             raise ScenarioError(
-                "the baseline lacks a metric that the suite names",
-                file=str(path_of(request.folder, suite.name, baseline.name)), path=f"metrics.{key}",
-                hint=f"write it again with {UPDATE}",
-            )  # fmt: skip
+                "the baseline lacks a metric that the suite names", file=file, path=f"metrics.{key}", hint=hint
+            )
+    if len(missing) == len(rules):
+        raise ScenarioError("the baseline has no metric that is compared", file=file, path="metrics", hint=hint)
+    gone = [key for key in baseline.metrics if key not in known and rule_for(key, named) is not None]
     notes = [f"not compared, for the baseline lacks them: {', '.join(missing)}"] if missing else []
+    notes += [f"not compared, for a run no longer has them: {', '.join(gone)}"] if gone else []
     return {key: rule for key, rule in rules.items() if key not in missing}, notes
 
 
 def _fits(key: str, known: Sequence[str]) -> bool:
-    return key in known or ("*" in key and any(fnmatchcase(one, key) for one in known))
+    """Whether it names a metric, or some that are compared without being named."""
+    return key in known or ("*" in key and any(fnmatchcase(one, key) for one in compared(known, ())))
 
 
 def _unknown_metric(key: str, known: Sequence[str], file: Path, path: str) -> ScenarioError:
     return ScenarioError(
-        "a run has no such metric" if "*" not in key else "no metric of a run fits this pattern",
+        "a run has no such metric" if "*" not in key else "no metric that is compared fits this pattern",
         file=str(file), path=f"{path}.{key}", found=key,
         allowed=[DEFAULT, *dict.fromkeys(known)], nearest=nearest_name(key, [DEFAULT, *known]),
     )  # fmt: skip

@@ -47,6 +47,8 @@ class Tolerance(Part):
     def _short(cls, value: Any) -> Any:
         if value == IGNORE:
             return {"ignore": True}
+        if isinstance(value, Mapping) and value.get("ignore") is True and len(value) > 1:
+            raise ValueError("what is ignored is not compared, so that nothing else has an effect beside ignore")
         if isinstance(value, Mapping):
             # An absolute tolerance alone is meant alone.
             return {"relative": 0, **value} if "absolute" in value and "relative" not in value else value

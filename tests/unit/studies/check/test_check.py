@@ -151,6 +151,9 @@ def test_other_seeds_and_few_seeds_are_said(tmp_path: Path) -> None:
     assert document["entries"][0]["pairs"] == 0
     assert "only large changes" in document["notes"][0]["text"]
     assert not check(file, seed=3, changes=("cluster.slowdown=3",))["passed"]
+    document = check(file, seed=2)
+    assert document["entries"][0]["pairs"] == 1
+    assert "one of 3 seeds is in the baseline" in document["notes"][0]["text"]
 
 
 def test_an_older_version(tmp_path: Path) -> None:
@@ -171,6 +174,16 @@ def test_what_was_defined_and_no_longer_is(tmp_path: Path) -> None:
     check(write_suite(tmp_path, {"set": {"slo.goodput.ttft_ms": 500}}), update=True)
     document = check(write_suite(tmp_path))
     assert names(document["regressions"]) == {"goodput_per_s", "slo_attainment"}
+
+
+def test_metrics_that_a_run_no_longer_has_are_named(tmp_path: Path) -> None:
+    file = write_suite(tmp_path)
+    check(file, update=True)
+    path = tmp_path / "baselines" / "suite" / "entry-0.json"
+    path.write_text(path.read_text().replace('"e2e_ms.p50"', '"classes.chat.e2e_ms.p50"'))
+    (missing, gone) = (note["text"] for note in check(file)["notes"])
+    assert missing == "not compared, for the baseline lacks them: e2e_ms.p50"
+    assert gone == "not compared, for a run no longer has them: classes.chat.e2e_ms.p50"
 
 
 def test_baselines_that_nobody_has(tmp_path: Path) -> None:
@@ -201,6 +214,10 @@ def test_a_baseline_is_small_and_comes_back(tmp_path: Path) -> None:
         ({"metrics": {"ttft_ms.mean": [1]}}, ("metrics.ttft_ms.mean", "5 numbers")),
         ({"metrics": {"ttft_ms.mean": [1, 2, 3, 4, "5"]}}, ("metrics.ttft_ms.mean",)),
         ({"metrics": None}, ("metrics", "a mapping")),
+        ({"metrics": {"ttft_ms.mean": [1, 2, 3, 4, 10**400]}}, ("metrics.ttft_ms.mean", "5 numbers")),
+        ({"metrics": {"ttft_ms.mean": [1, 2, 3, 4, 1e-300]}}, ("metrics.ttft_ms.mean", "5 numbers")),
+        ({"metrics": {"ttft_ms.mean": [1, 2, 3, 4, True]}}, ("metrics.ttft_ms.mean", "5 numbers")),
+        ({"metrics": {}}, ("no metric that is compared", "--update-baseline")),
     ],
 )
 def test_malformed_baselines(tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]) -> None:

@@ -120,6 +120,11 @@ def test_undefined_metrics() -> None:
     assert one("ttft_ms.p99", {**TTFT, 1: None}, scaled({**TTFT, 3: None}, 1.05)).pairs == 3
 
 
+def test_a_metric_that_no_seed_has_on_both_sides_is_not_passed_over() -> None:
+    assert one("ttft_ms.mean", seeds(10, None), seeds(None, 10)).verdict == "worse"
+    assert one("kv_use_mean", seeds(10, None), seeds(None, 10)).verdict == "changed"
+
+
 def test_a_slower_engine_is_found_and_named() -> None:
     before = runs(FIVE)
     found = compare(before, runs(FIVE, slowdown=1.03), rules(*before))

@@ -91,6 +91,14 @@ def test_tolerances_by_default_and_by_name(tmp_path: Path) -> None:
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {seed: 1%}}]", ("no such metric",)),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {'classes.*': 1%}}]", ("fits this pattern",)),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {'*': ignore}}]", ("ignored", "compare: false")),
+        ("scenarios: [{name: a, scenario: small.yaml, tolerance: {'step*': 5%}}]", ("step*", "fits this pattern")),
+        ("{tolerance: {'*_s': 1%, 'wall*': 5%}, scenarios: [{name: a, scenario: small.yaml}]}", ("tolerance.wall*",)),
+        ("scenarios: [{name: a, scenario: small.yaml, tolerance: {default: {ignore: true, absolute: 1}}}]",
+         ("tolerance.default", "has an effect beside ignore")),
+        ("scenarios: [{name: a, scenario: small.yaml, assert: ['completed > " + "1 +" * 999 + " 1']}]",
+         ("assert.0", "too long", "at most 1,000")),
+        ("scenarios: [{name: a, scenario: small.yaml, compare: false, assert: [steps > 1]}]",
+         ("--update-baseline", "no effect")),
         ("{tolerance: {stepps: 1%}, scenarios: [{name: a, scenario: small.yaml}]}",
          ("tolerance.stepps", "nearest: steps")),
         ("scenarios: [{name: a, scenario: small.yaml, tolerance: {default: 1%}, compare: false, assert: [steps > 1]}]",
@@ -124,8 +132,9 @@ def test_changes_of_the_command_line(tmp_path: Path) -> None:
     planned = plan(file, update=True, seed=10, changes=("run.requests=5",)).entries[0]
     assert planned.seeds == (10, 11)
     assert planned.config_hash != plan(file, update=True).entries[0].config_hash
-    with pytest.raises(InputError, match="--seed N"):
-        plan(file, update=True, changes=("run.seed=5",))
+    for change in ("run.seed=5", "run={seed: 5}"):
+        with pytest.raises(InputError, match="--seed N"):
+            plan(file, update=True, changes=(change,))
 
 
 def test_the_schema_of_suites() -> None:

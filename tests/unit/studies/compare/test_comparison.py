@@ -18,9 +18,9 @@ from servetwin.records import LEDGER_BUCKETS
 from servetwin.results.summary import HOST_KEYS
 from servetwin.studies.compare.document import build_document
 from servetwin.studies.compare.same_requests import check_same_requests
-from servetwin.studies.compare.writing import check_writable
 from servetwin.studies.statistics import batch_means, mean_interval
 from servetwin.studies.techniques import TECHNIQUES
+from servetwin.studies.writable import check_folder
 
 
 @pytest.fixture(scope="module")
@@ -243,9 +243,9 @@ def test_undefined_metrics_stay_undefined(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    check_writable(tmp_path / "new" / "folder")
+    check_folder(tmp_path / "new" / "folder")
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "inside"):
         with pytest.raises(InputError, match="is a file"):
-            check_writable(out)
+            check_folder(out)
     assert not (tmp_path / "new").exists()
