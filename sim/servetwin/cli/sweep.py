@@ -63,6 +63,9 @@ def sweep(
     wanted = read_sweep(file)
     plan = _plan(wanted, file, options.overrides(seed, changes), catalog, plugin, strict=strict, quiet=quiet)
     folder = Folder(out or _default_out(file))
+    equal = None if quiet else plan.without_difference()
+    if equal is not None:
+        say(f"warning: {equal}")
     if dry_run:
         _print_plan(plan, folder if resume else None, as_json=json, quiet=quiet)
         return

@@ -11,7 +11,7 @@ from servetwin.studies.compare.contrasts import Account, Runs, difference, used
 from servetwin.studies.compare.factorial import interactions, is_full, main_effect, techniques_of, without
 from servetwin.studies.compare.measure import Measured
 from servetwin.studies.compare.running import Finished
-from servetwin.studies.compare.same_requests import check_same_requests, depends_on_system
+from servetwin.studies.compare.same_requests import check_same_requests, depends_on_system, unpaired
 from servetwin.studies.compare.sentences import sentence
 from servetwin.studies.compare.settling import unsettled
 from servetwin.studies.compare.variants import Variant
@@ -113,6 +113,7 @@ def _notes(seeds: Sequence[Sequence[Measured]], reacts: bool) -> list[str]:
     for baseline, *others in seeds:
         for other in others:
             notes |= dict.fromkeys(check_same_requests(baseline, other, reacts=reacts))
+            notes |= dict.fromkeys(unpaired(baseline, other)) if len(seeds) == 1 and not reacts else {}
     if len(seeds) == 1:
         notes |= dict.fromkeys(unsettled(seeds[0]))
     return list(notes)

@@ -76,6 +76,8 @@ def run_variants(
         with signals_raise():
             for index, answer in ended:
                 if isinstance(answer, InputError):
+                    task = tasks[index]
+                    answer.message = f"{task.name} with seed {task.scenario.run.seed}: {answer.message}"
                     raise answer
                 answers[index] = answer
                 if progress is not None:

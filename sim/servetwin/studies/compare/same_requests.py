@@ -93,6 +93,16 @@ def check_same_requests(baseline: Measured, other: Measured, *, reacts: bool) ->
     return notes
 
 
+def unpaired(baseline: Measured, other: Measured) -> Iterator[str]:
+    """What to say of requests that only one of two runs has completed: the runs did not do the same work."""
+    left, right = (set(run.columns["id"][run.counted].tolist()) for run in (baseline, other))
+    if left != right:
+        yield (
+            f"{len(left ^ right):,} requests were completed in one of {baseline.name} and {other.name} only: latencies "
+            f"are paired over the {len(left & right):,} that both completed, and GPU-seconds are of different work"
+        )
+
+
 def _differ(baseline: Measured, other: Measured, what: str, left: object, right: object) -> ScenarioError:
     return ScenarioError(
         f"{other.name} got other requests than {baseline.name}: {what} differs",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import ScenarioError, nearest_name
+from servetwin.paths import exists
 from servetwin.scenario.load import LoadedScenario, load
 from servetwin.scenario.overrides import Override, parse_override
 from servetwin.scenario.schema import Scenario, check_name, name_of
@@ -121,7 +122,7 @@ def _check_combinations(question: Question) -> None:
 def _named(text: str) -> tuple[str, str]:
     """The name of a variant and its scenario; a scenario without a name gives its own."""
     name, separator, reference = text.partition("=")
-    if separator and not Path(text).exists():
+    if separator and not exists(text):
         try:
             return check_name(name), reference
         except ValueError as error:

@@ -100,6 +100,21 @@ class Plan:
     skipped: int
     scenario: Scenario
 
+    def without_difference(self) -> str | None:
+        """What to say where other values of the fields make no other run, as of a field that another one overrules."""
+        first: dict[str, Values] = {}
+        same = [
+            (first[point.key], point.values)
+            for point in self.points
+            if point.key is not None and first.setdefault(point.key, point.values) != point.values
+        ]
+        if not same:
+            return None
+        one, other = (
+            ", ".join(f"{path}={value}" for path, value in zip(self.fields, values, strict=True)) for values in same[0]
+        )
+        return f"{len(same):,} points are the same run as another one, with other values: {other} is {one}"
+
 
 def make_plan(
     sweep: SweepFile,

@@ -249,3 +249,29 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_pat
         with pytest.raises(InputError, match="is a file"):
             check_folder(out)
     assert not (tmp_path / "new").exists()
+
+
+def test_requests_that_only_one_variant_completes_are_said(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    (note,) = answer(
+        file, f"short={file}", changes_for=["short:cluster.engine.max_model_len=1000"]
+    )["notes"][:1]  # fmt: skip
+    assert "were completed in one of small and short only" in note
+    assert not any("in one of" in one for one in answer(file, f"b={file}")["notes"])
+
+
+def test_a_name_that_is_too_long_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no scenario of that name"):
+        plan(write(tmp_path), f"b={'x' * 300}")
+
+
+def test_a_mistake_that_shows_only_in_a_run_names_variant_and_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise InputError("the simulated time goes beyond all bounds", path="run")
+
+    monkeypatch.setattr("servetwin.studies.compare.running.execute", fail)
+    file = write(tmp_path)
+    with pytest.raises(InputError, match="small with seed 0: the simulated time"):
+        run(plan(file, f"b={file}"))

@@ -118,6 +118,14 @@ def test_equal_points_are_one_run(tmp_path: Path) -> None:
     assert rows[0] == rows[1] != rows[2]
 
 
+def test_fields_without_effect_are_said(tmp_path: Path) -> None:
+    fields = {"cluster.pools.0.replicas": [1, 2], "cluster.pools.engines.replicas": [3]}
+    said = plan(tmp_path, fields=fields).without_difference()
+    assert said is not None and said.startswith("1 points are the same run")
+    assert "cluster.pools.0.replicas=2, cluster.pools.engines.replicas=3 is cluster.pools.0.replicas=1" in said
+    assert plan(tmp_path, fields={"cluster.replicas": [1, 1, 2]}).without_difference() is None
+
+
 def test_resuming_takes_over_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     todo = plan(tmp_path, **GRID)
     out = tmp_path / "out"
