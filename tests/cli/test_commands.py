@@ -9,9 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from rich.text import Text
 from tests.cli.conftest import Cli
 
 from servetwin.cli.main import app
@@ -40,6 +44,22 @@ def test_help_names_every_command(cli: Cli) -> None:
     for command in commands:
         assert command is not None and f" {command} " in outcome.out
         assert cli(command, "--help").code == 0
+
+
+def test_no_word_of_a_help_is_taken_for_markup() -> None:
+    """Rich drops what stands in square brackets: a default that is written there is never seen."""
+
+    def texts(command: Any) -> Iterator[str]:
+        yield command.help or ""
+        for parameter in command.params:
+            yield parameter.help or ""
+        for inner in getattr(command, "commands", {}).values():
+            yield from texts(inner)
+
+    every = list(texts(typer.main.get_command(app)))
+    assert len(every) > 100
+    for text in every:
+        assert Text.from_markup(text).plain == text
 
 
 def test_help_is_quick(cli: Cli) -> None:
@@ -176,6 +196,7 @@ def test_a_catalog_of_ones_own(cli: Cli, tmp_path: Path) -> None:
     [
         ("hardware", "h100-sxm"), ("models", "llama-3.1-8b"), ("model", "B parameters"), ("scenarios", "quickstart"),
         ("workloads", "chat-poisson"), ("policies", "least-requests"), ("policy", "routing:"),
+        ("techniques", "keeps the KV cache of what prompts have in common"),
     ],
 )  # fmt: skip
 def test_list(kind: str, word: str, cli: Cli) -> None:
@@ -195,6 +216,7 @@ def test_list(kind: str, word: str, cli: Cli) -> None:
         ("workload", "chat-poisson", ("arrivals",)),
         ("policy", "power-of-two", ("Mitzenmacher", "metric: ", "routing policy")),
         ("calibration", "default", ("host: ", "# How near")),
+        ("technique", "tensor-parallelism", ("off:   tensor: 1", "costs: exposed_communication")),
     ],
 )
 def test_show(kind: str, name: str, words: tuple[str, ...], cli: Cli) -> None:

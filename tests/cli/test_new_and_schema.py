@@ -54,7 +54,8 @@ def test_schema(kind: str, cli: Cli) -> None:
     ("kind", "words"),
     [
         ("scenrio", ("KIND", "found:   scenrio", "nearest: scenario")),
-        ("policies", ("KIND", "a policy is no file", "nearest: scenarios")),
+        ("policies", ("KIND", "policies are no files", "nearest: scenarios")),
+        ("techniques", ("KIND", "techniques are no files")),
         ("", ("KIND", "allowed: hardware")),
     ],
 )
@@ -72,6 +73,7 @@ def test_without_a_kind_the_kinds_are_listed(cli: Cli) -> None:
         "scenarios",
         "workloads",
         "policies",
+        "techniques",
         "calibrations",
         "nodes",
         "links",

@@ -24,7 +24,7 @@ def kernels(
         typer.Argument(metavar="DIR", help="The folder of the tables: kernels_KIND_GPU.csv, KIND as listed above."),
     ],
     gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="G", help="Fit this GPU only.  [default: every GPU with tables]")
+        str | None, typer.Option("--gpu", metavar="G", help="Fit this GPU only, by default every GPU with tables.")
     ] = None,
     base: Annotated[
         str, typer.Option("--base", metavar="NAME", help="The calibration that all other constants come from.")
@@ -34,11 +34,11 @@ def kernels(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="TEXT", help="Who measured the kernels, for the file.  [default: DIR]"),
+        typer.Option("--source", metavar="TEXT", help="Who measured the kernels, for the file, by default DIR."),
     ] = None,
     date: Annotated[
         str | None,
-        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file.  [default: today]"),
+        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file, by default today."),
     ] = None,
     table: Annotated[
         Path | None,
@@ -93,7 +93,7 @@ def serving(
     ] = "vllm",
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="NAME", help="The calibration to start from.  [default: the family's]"),
+        typer.Option("--base", metavar="NAME", help="The calibration to start from, by default the family's."),
     ] = None,
     leave_one_out: Annotated[
         bool,
@@ -116,11 +116,11 @@ def serving(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="TEXT", help="Who measured the cases, for the file.  [default: CASES.json]"),
+        typer.Option("--source", metavar="TEXT", help="Who measured the cases, for the file, by default CASES.json."),
     ] = None,
     date: Annotated[
         str | None,
-        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file.  [default: today]"),
+        typer.Option("--date", metavar="YYYY-MM-DD", help="Date of the fit, for the file, by default today."),
     ] = None,
     jobs: options.Jobs = None,
     catalog: options.CatalogDir = None,

@@ -24,13 +24,13 @@ _BASELINE = typer.Option(
     "--baseline",
     metavar="DIR",
     parser=options.folder,
-    help="The folder of baselines.  [default: baselines, beside the suite]",
+    help="The folder of baselines, by default baselines beside the suite.",
 )
 _OUT = typer.Option(
     "--out",
     metavar="DIR",
     parser=options.folder,
-    help="Write check.json, junit.xml, summary.md and the summary of each run there.  [default: nothing is written]",
+    help="Write check.json, junit.xml, summary.md and the summary of each run there; by default nothing is written.",
 )
 
 

@@ -27,7 +27,8 @@ _SET_FOR = typer.Option(
 _TOGGLE = typer.Option(
     "--toggle",
     metavar="TECHNIQUE",
-    help="Switch a technique of the first scenario off and on; several, up to four, in all combinations.",
+    help="Switch a technique of the first scenario off and on; several, up to four, in all combinations. "
+    "See: servetwin list techniques.",
 )
 
 
@@ -40,7 +41,7 @@ def compare(
     changes_for: Annotated[list[str] | None, _SET_FOR] = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="NAME", help="What others are compared with.  [default: the first]"),
+        typer.Option("--baseline", metavar="NAME", help="What others are compared with, by default the first."),
     ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Run with N seeds: run.seed, +1, …")
@@ -48,7 +49,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", parser=options.folder, help="Where to write.  [default: runs/compare-TIME]"
+            "--out", metavar="DIR", parser=options.folder, help="Where to write, by default runs/compare-TIME."
         ),
     ] = None,
     jobs: options.Jobs = None,

@@ -14,23 +14,23 @@ def explain(
     scenario: Annotated[str, typer.Argument(help="The name of a bundled scenario, or the path of a file.")],
     batch: Annotated[
         int | None,
-        typer.Option("--batch", metavar="B", help="Requests that decode.  [default: 32, or 0 with --prefill]"),
+        typer.Option("--batch", metavar="B", help="Requests that decode, by default 32, or 0 with --prefill."),
     ] = None,
     context: Annotated[
         int | None,
         typer.Option(
             "--context",
             metavar="C",
-            help="Tokens in the KV cache of each of them; without any, tokens of the prompt before the chunk.  "
-            "[default: 1024, or 0 where nothing decodes]",
+            help="Tokens in the KV cache of each of them; without any, tokens of the prompt before the chunk. "
+            "By default 1024, or 0 where nothing decodes.",
         ),
     ] = None,
     prefill: Annotated[
         int | None,
-        typer.Option("--prefill", metavar="T", help="Prompt tokens of one request computed in the step.  [default: 0]"),
+        typer.Option("--prefill", metavar="T", help="Prompt tokens of one request computed in the step, by default 0."),
     ] = None,
     pool: Annotated[
-        str | None, typer.Option("--pool", metavar="NAME", help="Whose step.  [default: the first pool]")
+        str | None, typer.Option("--pool", metavar="NAME", help="Whose step, by default the first pool.")
     ] = None,
     changes: options.Set = None,
     catalog: options.CatalogDir = None,

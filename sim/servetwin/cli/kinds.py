@@ -5,6 +5,7 @@ from __future__ import annotations
 from servetwin.errors import InputError, nearest_name
 
 POLICIES = "policies"
+TECHNIQUES = "techniques"
 
 KINDS = {
     "hardware": "GPUs",
@@ -12,6 +13,7 @@ KINDS = {
     "scenarios": "what to simulate",
     "workloads": "arrivals and lengths of requests",
     POLICIES: "scheduling, routing and admission",
+    TECHNIQUES: "what compare --toggle switches off and on",
     "calibrations": "how near to the data sheet kernels come, and what an engine adds",
     "nodes": "servers, and racks that are one link domain",
     "links": "NVLink, PCIe and networks",
@@ -26,6 +28,7 @@ _OTHER_NAMES = {
     "scenario": "scenarios",
     "workload": "workloads",
     "policy": POLICIES,
+    "technique": TECHNIQUES,
     "calibration": "calibrations",
     "node": "nodes",
     "server": "nodes",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.kinds import KINDS, POLICIES, kind_of
+from servetwin.cli.kinds import KINDS, POLICIES, TECHNIQUES, kind_of
 
 if TYPE_CHECKING:
     from servetwin.catalog.find import Catalog
@@ -18,7 +18,7 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="hardware, models, scenarios, workloads, policies, calibrations, nodes, links or storage; "
+            help="hardware, models, scenarios, workloads, policies, techniques, calibrations, nodes, links or storage; "
             "singular works too. Without one, the kinds are listed."
         ),
     ] = None,
@@ -34,7 +34,7 @@ def list_(
     if wanted is None:
         rows = [{"name": name, "count": _count(name, known), "about": about} for name, about in KINDS.items()]
     else:
-        rows = _policies() if wanted == POLICIES else _catalogued(wanted, known)
+        rows = _rows(wanted, known)
     if json:
         from json import dumps
 
@@ -52,7 +52,13 @@ def list_(
 
 
 def _count(kind: str, catalog: Catalog) -> int:
-    return len(_policies() if kind == POLICIES else catalog.names(kind))
+    return len(_rows(kind, catalog)) if kind in (POLICIES, TECHNIQUES) else len(catalog.names(kind))
+
+
+def _rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
+    if kind == POLICIES:
+        return _policies()
+    return _techniques() if kind == TECHNIQUES else _catalogued(kind, catalog)
 
 
 def _policies() -> list[dict[str, Any]]:
@@ -63,6 +69,12 @@ def _policies() -> list[dict[str, Any]]:
         for kind in KINDS
         for policy in union(kind)
     ]
+
+
+def _techniques() -> list[dict[str, Any]]:
+    from servetwin.studies.techniques import TECHNIQUES
+
+    return [{"name": technique.name, "about": technique.does} for technique in TECHNIQUES.values()]
 
 
 def _catalogued(kind: str, catalog: Catalog) -> list[dict[str, Any]]:

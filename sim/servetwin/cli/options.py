@@ -48,7 +48,7 @@ def _with_equals(changes: list[str] | None) -> list[str] | None:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", parser=folder, help="Where to write the results.  [default: runs/NAME-TIME]"),
+    typer.Option("--out", metavar="DIR", parser=folder, help="Where to write the results, by default runs/NAME-TIME."),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Seed of all random streams, instead of run.seed.")
@@ -70,7 +70,7 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE", help="A Python file that registers policies; may be repeated."),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.  [default: one a CPU]")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes, by default one a CPU.")]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Do not draw pictures.")]
 Timeline = Annotated[
     bool, typer.Option("--timeline", help="Write trace.json, for ui.perfetto.dev or chrome://tracing.")

@@ -26,7 +26,7 @@ def replay(
         str, typer.Option("--scenario", metavar="S", help="Whose cluster: the name or path of a scenario.")
     ],
     trace_format: Annotated[
-        str | None, typer.Option("--format", metavar="F", help="Format of the trace.  [default: from its content]")
+        str | None, typer.Option("--format", metavar="F", help="Format of the trace, by default from its content.")
     ] = None,
     columns: Annotated[
         str | None,

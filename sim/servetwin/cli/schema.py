@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.kinds import KINDS, POLICIES, kind_of
+from servetwin.cli.kinds import KINDS, POLICIES, TECHNIQUES, kind_of
 from servetwin.errors import InputError
 
-_FILES = tuple(kind for kind in KINDS if kind != POLICIES)
+_FILES = tuple(kind for kind in KINDS if kind not in (POLICIES, TECHNIQUES))
 _STUDIES = {"sweep": "sweeps", "sweeps": "sweeps", "suite": "suites", "suites": "suites"}
 """Files that the catalog has none of."""
 
@@ -58,7 +58,7 @@ def _schema(kind: str) -> dict[str, Any]:
         found = SCHEMAS[kind]()
     else:
         raise InputError(
-            "a policy is no file: a scenario names it, and the schema of scenarios knows its fields", path="KIND",
+            f"{kind} are no files: the schema of scenarios knows the fields that they have", path="KIND",
             found=kind, allowed=_FILES, nearest="scenarios",
         )  # fmt: skip
     found.pop("title", None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servetwin.cli import options
-from servetwin.cli.kinds import POLICIES, kind_of
+from servetwin.cli.kinds import POLICIES, TECHNIQUES, kind_of
 from servetwin.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="hardware, model, scenario, workload, policy, calibration, node, link or storage; plural works too."
+            help="hardware, model, scenario, workload, policy, technique, calibration, node, link or storage; "
+            "plural works too."
         ),
     ],
     name: Annotated[str, typer.Argument(help="Its name.")],
@@ -37,6 +38,8 @@ def show(
     if wanted == POLICIES:
         found = [_describe(policy) for policy in _find_policies(name)]
         document: Any = found[0] if len(found) == 1 else found
+    elif wanted == TECHNIQUES:
+        document = _technique(name)
     else:
         found_in = options.open_catalog(catalog)
         document = found_in.describe(wanted, name)
@@ -50,6 +53,8 @@ def show(
         print(dumps(document, indent=2, ensure_ascii=False, default=str))
     elif wanted == POLICIES:
         print("\n\n".join(_policy_text(entry) for entry in found).rstrip())
+    elif wanted == TECHNIQUES:
+        print("\n".join(f"{key + ':':<7}{value}" for key, value in document.items()))
     elif wanted in _FILES:
         print(Path(document["file"]).read_text(encoding="utf-8").rstrip())
     else:
@@ -66,6 +71,15 @@ def _print_view(kind: str, document: dict[str, Any]) -> None:
         from servetwin.report.hardware import print_hardware
 
         print_hardware(kind, document)
+
+
+def _technique(name: str) -> dict[str, Any]:
+    from servetwin.studies.techniques import find_technique
+
+    technique = find_technique(name, "NAME")
+    off, on = (side.replace("`", "") for side in technique.sides)
+    costs = ", ".join(technique.costs) or "nothing of its own"
+    return {"name": technique.name, "about": technique.does, "off": off, "on": on, "costs": costs}
 
 
 def _find_policies(name: str) -> list[type[Policy]]:

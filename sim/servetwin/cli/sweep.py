@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ENGINES = ("local",)
 _OUT = typer.Option(
-    "--out", metavar="DIR", parser=options.folder, help="Where to write the results.  [default: runs/SWEEP-TIME]"
+    "--out", metavar="DIR", parser=options.folder, help="Where to write the results, by default runs/SWEEP-TIME."
 )
 
 

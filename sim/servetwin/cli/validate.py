@@ -24,7 +24,7 @@ _OUT = typer.Option(
     "--out",
     metavar="DIR",
     parser=options.folder,
-    help="Write report.md, errors.csv and validate.json there.  [default: nothing is written]",
+    help="Write report.md, errors.csv and validate.json there; by default nothing is written.",
 )
 
 

@@ -204,14 +204,28 @@ def find_techniques(names: Sequence[str]) -> list[Technique]:
     """
     for index, name in enumerate(names):
         given = f"--toggle {name}"
-        if name not in TECHNIQUES:
-            raise ScenarioError(
-                "there is no technique of that name", file=given, found=name, allowed=list(TECHNIQUES),
-                nearest=nearest_name(name, TECHNIQUES),
-            )  # fmt: skip
+        find_technique(name, given)
         if name in names[:index]:
             raise ScenarioError("this technique is given twice", file=given, found=name, allowed="each of them once")
     return [TECHNIQUES[name] for name in in_order(names)]
+
+
+def find_technique(name: str, given: str) -> Technique:
+    """The technique of a name.
+
+    Args:
+        name: the name.
+        given: what the user wrote, for messages.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if name not in TECHNIQUES:
+        raise ScenarioError(
+            "there is no technique of that name", file=given, found=name, allowed=list(TECHNIQUES),
+            nearest=nearest_name(name, TECHNIQUES),
+        )  # fmt: skip
+    return TECHNIQUES[name]
 
 
 def in_order(names: Collection[str]) -> list[str]:
