@@ -35,7 +35,22 @@ def test_tables_and_files(cli: Cli, small: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     for words in ("2 variants", "change against small", "more, compared with small,", "written to here"):
         assert words in done.out
-    assert {path.name for path in (tmp_path / "here").iterdir()} == {"compare.json", "waterfall.png"}
+    assert {path.name for path in (tmp_path / "here").iterdir()} == {"compare.json", "waterfall.png", "runs"}
+
+
+def test_each_figure_has_its_run(cli: Cli, small: Path, tmp_path: Path) -> None:
+    """A folder a run, as ``run`` writes it: what its files say is what the comparison says."""
+    change = ("--set-for", "more:cluster.replicas=3")
+    words = ("--seed", "3", "--seeds", "2", "--timeline", "--no-figures", "--out", "o", "--jobs", "1")
+    assert cli("compare", small, f"more={small}", *change, *words).code == 0
+    runs = tmp_path / "o" / "runs"
+    assert sorted(path.name for path in runs.iterdir()) == ["more-3", "more-4", "small-3", "small-4"]
+    assert all((run / "trace.json").exists() and (run / "requests.parquet").exists() for run in runs.iterdir())
+    told = json.loads((tmp_path / "o" / "compare.json").read_text())["variants"]["more"]
+    summaries = [json.loads((runs / name / "summary.json").read_text()) for name in ("more-3", "more-4")]
+    assert sum(one["ttft_ms.mean"] for one in summaries) / 2 == told["metrics"]["ttft_ms.mean"]
+    assert summaries[0]["warnings"] == told["warnings"]
+    assert json.loads(cli("run", runs / "more-4" / "scenario.yaml", "--json").out)["config_hash"] == told["config_hash"]
 
 
 def test_json_is_one_document(cli: Cli, small: Path, tmp_path: Path) -> None:
@@ -44,7 +59,7 @@ def test_json_is_one_document(cli: Cli, small: Path, tmp_path: Path) -> None:
     answer = json.loads(done.out)
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("compare-")
-    assert [path.name for path in folder.iterdir()] == ["compare.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["compare.json", "runs"]
     assert json.loads((folder / "compare.json").read_text()) == answer
     assert {"baseline", "variants", "factorial"} <= set(answer)
     assert set(answer["variants"]) == {"off", "prefix-caching"}

@@ -58,6 +58,7 @@ def compare(
     catalog: options.CatalogDir = None,
     plugin: options.Plugin = None,
     no_figures: options.NoFigures = False,
+    timeline: options.Timeline = False,
     strict: options.Strict = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -70,7 +71,7 @@ def compare(
     from servetwin.studies.compare.running import run_variants
     from servetwin.studies.compare.same_requests import check_same_workload
     from servetwin.studies.compare.variants import Question, plan_variants
-    from servetwin.studies.compare.writing import draw, write
+    from servetwin.studies.compare.writing import RUNS, draw, write
     from servetwin.studies.processes import signals_wait
     from servetwin.studies.run_options import RunOptions
     from servetwin.studies.writable import check_folder
@@ -88,7 +89,7 @@ def compare(
     )
     with progress_bar("comparing", "runs", quiet=quiet) as show:
         progress = (lambda ended, planned: show(ended, planned, "runs")) if show else None
-        finished = run_variants(variants, seeds, run_options, progress)
+        finished = run_variants(variants, seeds, run_options, progress, out=folder / RUNS, timeline=timeline)
     with signals_wait() as came:
         answer = build_document(variants, finished) if finished.seeds else None
         if answer is not None:

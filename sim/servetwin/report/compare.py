@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -12,15 +12,21 @@ from rich.text import Text
 from servetwin.errors import printable
 from servetwin.report.layout import QUIET, plain, warning_lines
 from servetwin.report.markdown import signed
-from servetwin.report.units import number
+from servetwin.report.units import number, percent
 
+_SHARE = "slo_attainment"
 _FIGURES = (
-    ("TTFT", "ttft_ms.mean"), ("TTFT p99", "ttft_ms.p99"), ("TPOT", "tpot_ms.mean"), ("E2E", "e2e_ms.mean"),
-    ("tokens/s", "output_throughput_tokens_per_s"), ("GPUs", "gpus"), ("GPU-s in use", "gpu_seconds_in_use"),
+    ("TTFT\n[ms]", "ttft_ms.mean"), ("p99\n[ms]", "ttft_ms.p99"), ("TPOT\n[ms]", "tpot_ms.mean"),
+    ("E2E\n[ms]", "e2e_ms.mean"), ("output\ntok/s", "output_throughput_tokens_per_s"), ("SLO\nmet by", _SHARE),
+    ("\nGPUs", "gpus"), ("GPU-s\nin use", "gpu_seconds_in_use"), ("USD/1M\ntokens", "cost_per_million_output_tokens"),
 )  # fmt: skip
 _CHANGES = (("TTFT [ms]", "ttft_ms.mean"), ("TPOT [ms]", "tpot_ms.mean"), ("E2E [ms]", "e2e_ms.mean"))
 _DESIGNS = {"all combinations": "in all combinations", "one by one": "one by one"}
 _MOST_WARNINGS = 8
+_DIGITS = 3
+"""Differences have so many digits behind the point: a microsecond, a millisecond of a GPU."""
+_LONGEST_LINE = 24
+"""Longer names break where the terminal is narrow."""
 
 
 def print_comparison(document: Mapping[str, Any], console: Console | None = None) -> None:
@@ -70,28 +76,47 @@ def _heading(document: Mapping[str, Any]) -> Text:
 
 def _figures(variants: Mapping[str, Any]) -> Table:
     table = plain()
-    table.add_column("", overflow="fold")
-    for title, _ in _FIGURES:
+    _add_names(table, variants)
+    # Without limits for single requests nobody meets them.
+    figures = [
+        (title, key) for title, key in _FIGURES
+        if key != _SHARE or any(entry["metrics"][key] is not None for entry in variants.values())
+    ]  # fmt: skip
+    for title, _ in figures:
         table.add_column(Text(title), justify="right", no_wrap=True)
     for name, entry in variants.items():
-        cells = [number(entry["metrics"][key]) for _, key in _FIGURES]
-        table.add_row(Text(printable(name), style="bold"), *cells)
+        cells = [(percent if key == _SHARE else number)(entry["metrics"][key]) for _, key in figures]
+        table.add_row(_name(name), *cells)
     return table
+
+
+def _add_names(table: Table, names: Iterable[str]) -> None:
+    """The column of names, which keeps its width where figures can do with less."""
+    longest = max(len(line) for name in names for line in _name(name).plain.splitlines())
+    table.add_column("", overflow="fold", no_wrap=longest <= _LONGEST_LINE)
+
+
+def _name(name: str) -> Text:
+    """A name, each of the techniques in it on a line of its own."""
+    return Text(printable(name).replace("+", "\n+").replace(" x ", "\nx "), style="bold")
 
 
 def _changes(title: str, rows: Mapping[str, Any]) -> list[RenderableType]:
     """Differences with their intervals, and what they come to in GPU time."""
     table = plain()
-    table.add_column("", overflow="fold")
-    for name in (*(title for title, _ in _CHANGES), "GPU-s saved", "net"):
+    _add_names(table, rows)
+    for name, _ in _CHANGES:
+        # Where the terminal is narrow, the interval goes below its figure.
+        table.add_column(Text(name), justify="right")
+    for name in ("GPU-s\nsaved", "\nnet"):
         table.add_column(Text(name), justify="right", no_wrap=True)
     for name, entry in rows.items():
         net = entry["net"]
         table.add_row(
-            Text(printable(name), style="bold"),
+            _name(name),
             *(_change(entry, key) for _, key in _CHANGES),
             _signed(net["gpu_seconds"]),
-            "–" if net["share"] is None else signed(100 * net["share"]) + "%",
+            "–" if net["share"] is None else f"{signed(100 * net['share']).replace('-', '−')}%",
         )
     return [Text(printable(title), style=QUIET), table]
 
@@ -105,14 +130,14 @@ def _change(entry: Mapping[str, Any], key: str) -> Text:
         return Text(_signed(interval["estimate"]))
     half = (interval["high"] - interval["low"]) / 2
     sure = interval["low"] > 0 or interval["high"] < 0
-    return Text(f"{_signed(interval['estimate'])} ±{number(half)}", style="" if sure else QUIET)
+    return Text(f"{_signed(interval['estimate'])} ±{number(round(half, _DIGITS))}", style="" if sure else QUIET)
 
 
 def _signed(value: float | None) -> str:
     if value is None:
         return number(value)
-    text = number(abs(value))
-    return text if not value else f"{'+' if value > 0 else '−'}{text}"
+    shown = round(value, _DIGITS)
+    return f"{'+' if shown > 0 else '−' if shown < 0 else ''}{number(abs(shown))}"
 
 
 def _costs(rows: Mapping[str, Any]) -> Table | None:
@@ -121,7 +146,8 @@ def _costs(rows: Mapping[str, Any]) -> Table | None:
     if not kinds:
         return None
     table = plain()
-    table.add_column(Text("GPU-seconds"), overflow="fold")
+    _add_names(table, rows)
+    table.columns[0].header = Text("GPU-seconds")
     for title in ("saved", *(kind.replace("_", " ") for kind in kinds), "net"):
         table.add_column(Text(title), justify="right", no_wrap=True)
     for name, entry in rows.items():
@@ -130,7 +156,7 @@ def _costs(rows: Mapping[str, Any]) -> Table | None:
             *(-entry["cost"][kind] for kind in kinds),
             entry["net"]["gpu_seconds"],
         ]
-        table.add_row(Text(printable(name), style="bold"), *map(_signed, figures))
+        table.add_row(_name(name), *map(_signed, figures))
     return table
 
 

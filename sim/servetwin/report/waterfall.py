@@ -82,7 +82,9 @@ def draw_waterfall(document: Mapping[str, Any], path: Path) -> None:
     heights = [max(len(bars) for _, bars in shown[row * columns : (row + 1) * columns]) for row in range(rows)]
     number = document["requests"]["number"]
     more = f" · {len(panels) - len(shown)} more are in compare.json" if len(panels) > len(shown) else ""
-    subtitle = f"GPU-seconds in use (without idle time), from one to the other by what they went into{more}"
+    costs = any(bar.kind == "cost" and bar.change > 0 for _, bars in shown for bar in bars)
+    red = ", red: more for handing work on" if costs else ""
+    subtitle = f"GPU-seconds in use, without idle time · green: less, orange: more{red}{more}"
     title = f"{', '.join(name for name, _ in shown[:3])}{' …' if len(shown) > 3 else ''}: the same {number:,} requests"
     height = 0.9 + sum(0.95 + 0.34 * bars for bars in heights)
     with canvas(7.5 if columns == 1 else 12, height, title, subtitle, path) as figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_the_table_has_all_that_was_asked(document: dict[str, Any]) -> None:
     text = shown(document)
     for words in (
         "5 variants", "60 requests", "seed 0", "paired by request", "change against off", "effect of each technique",
-        "interaction", "prefix-caching x tensor-parallelism", "exposed communication", "more, compared with off,",
+        "interaction", "x tensor-parallelism", "exposed communication", "more, compared with off,",
         "prefix-caching saves",
     ):  # fmt: skip
         assert words in text
@@ -45,8 +46,37 @@ def test_the_table_has_all_that_was_asked(document: dict[str, Any]) -> None:
     assert "…" not in text.split("\n\n")[1]
 
 
-def test_a_narrow_terminal_loses_no_line(document: dict[str, Any]) -> None:
-    assert max(len(line) for line in shown(document, 60).splitlines()) <= 60
+def test_names_and_figures_are_whole_in_an_ordinary_terminal(document: dict[str, Any]) -> None:
+    """The tables are wider than that: techniques have a line each, and intervals go below their figures."""
+    document = deepcopy(document)
+    ends = {"estimate": -1234.5, "low": -1300.5, "high": -1168.5}
+    for entry in document["factorial"]["interactions"].values():
+        entry["ci"] |= dict.fromkeys(("ttft_ms.mean", "tpot_ms.mean", "e2e_ms.mean"), ends)
+    lines = shown(document, 80).splitlines()
+    table = lines[lines.index("interaction: half of what one adds to the effect of the other") :]
+    assert any(line.startswith("prefix-caching  ") for line in table)
+    assert any(line.startswith("x tensor-parallelism  ") for line in table)
+    assert " ".join(table).count("±66") == 3
+    assert any(line.startswith("+tensor-parallelism") for line in lines)
+    # An interval has its dots between figures; behind them something was cut off.
+    assert not any("… " in f"{line} " for line in lines)
+
+
+def test_a_figure_below_a_microsecond_is_none(document: dict[str, Any]) -> None:
+    document = deepcopy(document)
+    document["variants"]["more"]["ci"]["tpot_ms.mean"] = {"estimate": -9.5e-7, "low": -3e-6, "high": 1e-6}
+    assert "0 ±0" in shown(document)
+    assert "e-0" not in shown(document)
+
+
+def test_what_decides_is_in_the_first_table(document: dict[str, Any]) -> None:
+    """Whether the SLO holds, and what a token costs; without limits for single requests there is no share of them."""
+    assert "USD/1M" in shown(document)
+    assert "met by" not in shown(document)
+    limited = deepcopy(document)
+    limited["variants"]["more"]["metrics"]["slo_attainment"] = 0.987
+    assert "met by" in shown(limited)
+    assert "98.7%" in shown(limited)
 
 
 def test_bars_lead_from_one_to_the_other(document: dict[str, Any]) -> None:

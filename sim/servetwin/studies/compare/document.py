@@ -59,7 +59,7 @@ def build_document(variants: Sequence[Variant], finished: Finished) -> dict[str,
                 "metrics": runs.metrics(variant.name),
                 "ledger": whole[variant.name].ledger,
                 **_changed(changes[variant.name], used(whole[baseline])),
-                "warnings": [*variant.warnings, *first[variant.name].warnings],
+                "warnings": list(first[variant.name].warnings),
             }
             for variant in variants
         },

@@ -29,10 +29,12 @@ class Task:
     Attributes:
         name: the variant.
         scenario: what to run.
+        notes: what its summary warns of besides its own findings.
     """
 
     name: str
     scenario: Scenario
+    notes: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -53,21 +55,37 @@ class Finished:
 
 
 def run_variants(
-    variants: Sequence[Variant], seeds: int, options: RunOptions, progress: Progress | None = None
+    variants: Sequence[Variant],
+    seeds: int,
+    options: RunOptions,
+    progress: Progress | None = None,
+    *,
+    out: Path | None = None,
+    timeline: bool = False,
 ) -> Finished:
     """Run every variant with ``seeds`` consecutive seeds; Ctrl-C or SIGTERM keep the seeds that are complete.
+
+    Args:
+        variants: what to run.
+        seeds: how many.
+        options: what holds for every run.
+        progress: told after each run.
+        out: the folder that gets ``NAME-SEED`` with the files of each run; None = they are not written.
+        timeline: whether ``trace.json`` is among them.
 
     Raises:
         InputError: a run was refused.
     """
     tasks = [
-        Task(variant.name, _with_seed(variant.scenario, number)) for number in range(seeds) for variant in variants
+        Task(variant.name, _with_seed(variant.scenario, number), variant.warnings)
+        for number in range(seeds)
+        for variant in variants
     ]
     finished = Finished(planned=len(tasks))
     answers: dict[int, Measured] = {}
     ended = in_processes(
         tasks,
-        partial(_prepare, options.catalog, options.strict),
+        partial(_prepare, options.catalog, options.strict, out, timeline),
         options.jobs,
         plugins=options.plugins,
         name="compare",
@@ -99,14 +117,24 @@ def _with_seed(scenario: Scenario, more: int) -> Scenario:
     return scenario.model_copy(update={"run": run})
 
 
-def _prepare(catalog: Sequence[Path], strict: bool) -> Callable[[Task], Measured | InputError]:
-    return partial(_run, Catalog(catalog), strict)
+def _prepare(
+    catalog: Sequence[Path], strict: bool, out: Path | None, timeline: bool
+) -> Callable[[Task], Measured | InputError]:
+    return partial(_run, Catalog(catalog), strict, out, timeline)
 
 
-def _run(catalog: Catalog, strict: bool, task: Task) -> Measured | InputError:
+def _run(catalog: Catalog, strict: bool, out: Path | None, timeline: bool, task: Task) -> Measured | InputError:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return measure(task.name, execute(task.scenario, strict=strict, catalog=catalog))
+            result = execute(
+                task.scenario,
+                out=None if out is None else out / f"{task.name}-{task.scenario.run.seed}",
+                timeline=timeline,
+                strict=strict,
+                catalog=catalog,
+                notes=task.notes,
+            )
         except InputError as error:
             return error
+    return measure(task.name, result)

@@ -12,6 +12,9 @@ from servetwin.studies.statistics import Interval
 _LEAST_SHARE = 0.0005
 """Below this share of the GPU time in use, a figure is not worth a word."""
 
+_DIGITS = 3
+"""Behind the point: a microsecond, a millisecond of a GPU."""
+
 _LATENCIES = (("ttft_ms.mean", "mean TTFT"), ("tpot_ms.mean", "mean TPOT"))
 
 
@@ -23,8 +26,14 @@ def sentence(subject: str, account: Account, reference_gpu_s: float) -> str:
         account: what it changes.
         reference_gpu_s: GPU time in use without it [s].
     """
-    said = [_gpu_time(account, reference_gpu_s), *_latencies(account)]
+    said = [*_gpus(account), _gpu_time(account, reference_gpu_s), *_latencies(account)]
     return f"{subject} {_joined(said)}; {_cost(account, reference_gpu_s)}."
+
+
+def _gpus(account: Account) -> list[str]:
+    """What is said of another number of GPUs, whose price no GPU-second in use shows."""
+    more = account.metrics.get("gpus") or 0
+    return [f"has {number(abs(more))} GPU{'s' * (abs(more) != 1)} {'more' if more > 0 else 'fewer'}"] if more else []
 
 
 def _gpu_time(account: Account, reference_gpu_s: float) -> str:
@@ -34,9 +43,9 @@ def _gpu_time(account: Account, reference_gpu_s: float) -> str:
     if share is None or abs(share) < _LEAST_SHARE:
         return "leaves the GPU-seconds in use as they are"
     if interval is not None and not interval.excludes_zero:
-        return f"changes the GPU-seconds in use by no more than chance{_range(interval, ' s')}"
+        return f"changes the GPU-seconds in use by no more than chance{_range(interval, ' GPU-s')}"
     relative = f"{'−' if saved > 0 else '+'}{abs(share):.1%}".replace("%", " %")
-    of_chance = "" if interval is None else f", {_interval(interval, -1 if saved > 0 else 1)}"
+    of_chance = "" if interval is None else f", {_interval(interval, -1 if saved > 0 else 1)} GPU-s"
     amount = f"{number(abs(saved))} GPU-s"
     return f"saves {amount} ({relative}{of_chance})" if saved > 0 else f"takes {amount} more ({relative}{of_chance})"
 
@@ -53,7 +62,7 @@ def _latencies(account: Account) -> list[str]:
             continue
         verb = "lowers" if change < 0 else "raises"
         sure = "" if interval is None or _unknown(interval) else f" ({_interval(interval, -1 if change < 0 else 1)})"
-        said.setdefault(verb, []).append(f"{name} by {number(abs(change))} ms{sure}")
+        said.setdefault(verb, []).append(f"{name} by {number(round(abs(change), _DIGITS))} ms{sure}")
     if "leaves" in said:
         said["leaves"][-1] += " where it was" if len(said["leaves"]) == 1 else " where they were"
     return [f"{verb} {_joined(objects)}" for verb, objects in said.items()]
@@ -63,7 +72,7 @@ def _cost(account: Account, reference_gpu_s: float) -> str:
     kinds = [(bucket, account.ledger[bucket]) for bucket in COSTS if account.ledger[bucket] > 0]
     kinds = [(bucket, spent) for bucket, spent in kinds if spent >= _LEAST_SHARE * reference_gpu_s]
     if not kinds:
-        return "it costs nothing measurable"
+        return "handing work on costs nothing measurable"
     parts = [f"{number(spent)} GPU-s of {bucket.replace('_', ' ')}" for bucket, spent in kinds]
     return f"handing work on costs {_joined(parts)}, included in that"
 
@@ -80,7 +89,7 @@ def _range(interval: Interval | None, unit: str) -> str:
 
 
 def _signed(value: float) -> str:
-    return number(value).replace("-", "−")
+    return number(round(value, _DIGITS)).replace("-", "−")
 
 
 def _unknown(interval: Interval) -> bool:

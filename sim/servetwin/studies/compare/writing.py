@@ -11,6 +11,8 @@ from servetwin.studies.writable import unwritable
 
 DOCUMENT = "compare.json"
 PICTURE = "waterfall.png"
+RUNS = "runs"
+"""The folder with the files of each run: ``NAME-SEED``."""
 
 
 def write(document: Mapping[str, Any], out: Path) -> None:

@@ -11,11 +11,15 @@ from servetwin.studies.statistics import Interval
 
 
 def account(
-    ttft: Interval | None = None, tpot: Interval | None = None, gpu: Interval | None = None, **ledger: float
+    ttft: Interval | None = None,
+    tpot: Interval | None = None,
+    gpu: Interval | None = None,
+    gpus: float = 0,
+    **ledger: float,
 ) -> Account:
     intervals = {"ttft_ms.mean": ttft, "tpot_ms.mean": tpot, "gpu_seconds_in_use": gpu}
     return Account(
-        metrics={},
+        metrics={"gpus": gpus},
         ledger={bucket: ledger.get(bucket, 0.0) for bucket in LEDGER_BUCKETS},
         intervals={key: interval for key, interval in intervals.items() if interval is not None},
     )
@@ -24,7 +28,8 @@ def account(
 def test_a_saving_that_costs_nothing() -> None:
     found = sentence("caching", account(Interval(-41, -44, -38), compute=-12.3, idle=10), 152)
     assert found == (
-        "caching saves 12.30 GPU-s (−8.1 %) and lowers mean TTFT by 41 ms (95 % CI 38…44); it costs nothing measurable."
+        "caching saves 12.30 GPU-s (−8.1 %) and lowers mean TTFT by 41 ms (95 % CI 38…44); "
+        "handing work on costs nothing measurable."
     )
 
 
@@ -39,15 +44,23 @@ def test_costs_are_taken_off_what_is_saved() -> None:
 def test_what_takes_more() -> None:
     found = sentence("it", account(Interval(-1, -inf, inf), gpu=Interval(5, 4, 6), hbm=5), 100)
     assert found == (
-        "it takes 5 GPU-s more (+5.0 %, 95 % CI 4…6) and lowers mean TTFT by 1 ms; it costs nothing measurable."
+        "it takes 5 GPU-s more (+5.0 %, 95 % CI 4…6 GPU-s) and lowers mean TTFT by 1 ms; "
+        "handing work on costs nothing measurable."
     )
+
+
+def test_more_gpus_are_no_free_lunch() -> None:
+    """GPU-seconds in use leave out that GPUs are paid while they wait."""
+    found = sentence("it", account(gpus=2, hbm=-5), 100)
+    assert found == "it has 2 GPUs more and saves 5 GPU-s (−5.0 %); handing work on costs nothing measurable."
+    assert "has 1 GPU fewer" in sentence("it", account(gpus=-1), 100)
 
 
 def test_what_may_be_chance() -> None:
     found = sentence("it", account(Interval(-1, -3, 1), gpu=Interval(5, -4, 14), hbm=5), 100)
     assert found == (
-        "it changes the GPU-seconds in use by no more than chance (95 % CI −4…14 s) and leaves mean TTFT "
-        "(95 % CI −3…1 ms) where it was; it costs nothing measurable."
+        "it changes the GPU-seconds in use by no more than chance (95 % CI −4…14 GPU-s) and leaves mean TTFT "
+        "(95 % CI −3…1 ms) where it was; handing work on costs nothing measurable."
     )
 
 
@@ -55,5 +68,5 @@ def test_nothing_at_all() -> None:
     still = Interval(0, 0, 0)
     assert sentence("it", account(still, still), 100) == (
         "it leaves the GPU-seconds in use as they are and leaves mean TTFT and mean TPOT where they were; "
-        "it costs nothing measurable."
+        "handing work on costs nothing measurable."
     )
