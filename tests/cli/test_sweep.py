@@ -94,6 +94,28 @@ def test_table_pictures_and_files(cli: Cli, file: Path, tmp_path: Path) -> None:
     assert points(tmp_path / "swept") == 5
 
 
+def test_what_to_know_before_trusting_a_figure(cli: Cli, file: Path, tmp_path: Path) -> None:
+    """Whether a run meets the SLO, how many warn of what, from which file a row comes, why there is no picture."""
+    file.write_text(
+        "scenario: small.yaml\nset: {run.requests: 60, slo: {ttft_ms: {p99: 60}}}\n"
+        "fields: {workload.arrivals.rate_per_s: [5, 2000], cluster.replicas: [1, 2], cluster.slowdown: [1, 2]}\n"
+    )
+    done = cli("sweep", file, "--out", "swept", "--jobs", "1")
+    assert done.code == 0, done.err
+    rows = pq.read_table(tmp_path / "swept" / "results.parquet").to_pylist()
+    lines = done.out.splitlines()[2:10]
+    assert [line.rpartition("SLO ")[2].strip() for line in lines] == [
+        "met" if row["ttft_ms.p99"] <= 60 else "missed" for row in rows
+    ]
+    assert {"met", "missed"} == {line.rpartition("SLO ")[2].strip() for line in lines}
+    assert "8 of 8 runs: only 60 completed requests count for the latencies" in done.out
+    assert "no pictures of 3 fields that vary" in done.out
+    for row in rows:
+        summary = json.loads((tmp_path / "swept" / "points" / f"{row['point']}.json").read_text())
+        assert summary["ttft_ms.p99"] == row["ttft_ms.p99"]
+    assert "no pictures" not in cli("sweep", file, "--out", "swept", "--resume", "--no-figures").out
+
+
 def test_json_is_one_document(cli: Cli, file: Path) -> None:
     answer = json.loads(cli("sweep", file, "--json", "--no-figures", "--set", "run.requests=10").out)
     assert answer["fields"] == ["workload.arrivals.rate_per_s", "cluster.replicas"]

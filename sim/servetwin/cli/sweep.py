@@ -12,7 +12,7 @@ from servetwin.cli import options
 from servetwin.cli.guard import say, showing
 from servetwin.cli.processes import cpus
 from servetwin.cli.progress import progress_bar
-from servetwin.errors import InputError, Interrupted, printable
+from servetwin.errors import InputError, Interrupted, printable, shorten
 
 if TYPE_CHECKING:
     from servetwin.studies.sweep.file import SweepFile
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from servetwin.studies.sweep.running import Outcome
 
 _ENGINES = ("local",)
+_LONGEST_TITLE = 72
+"""What fits on a picture."""
 _OUT = typer.Option(
     "--out", metavar="DIR", parser=options.folder, help="Where to write the results, by default runs/SWEEP-TIME."
 )
@@ -72,9 +74,11 @@ def sweep(
     with progress_bar("sweeping", "runs", quiet=quiet) as show:
         progress = (lambda ended, todo: show(ended, todo, "runs")) if show else None
         outcome = run_sweep(plan, folder, jobs=jobs or cpus(), resume=resume, progress=progress)
+    drawn = not no_figures and outcome.signal_number is None
+    undrawn = drawn and wanted.plots is None
     with showing(f"the table of all runs is {folder.table}"):
-        pictures = [] if no_figures or outcome.signal_number is not None else _draw(wanted, file, plan, folder)
-        _print(plan, folder, outcome, pictures, as_json=json, quiet=quiet)
+        pictures = _draw(wanted, file, plan, folder) if drawn else []
+        _print(plan, folder, outcome, pictures, undrawn=undrawn, as_json=json, quiet=quiet)
     if outcome.signal_number is not None:
         raise Interrupted(
             f"interrupted after {outcome.runs:,} of {len(plan.points):,} runs: what was finished is in {folder.out}, "
@@ -121,7 +125,7 @@ def _draw(wanted: SweepFile, file: Path, plan: Plan, folder: Folder) -> list[Pat
     from servetwin.studies.sweep.plots import chosen_plots, draw_plots
 
     plots = chosen_plots(wanted, plan)
-    title = f"{file.stem}: {plan.scenario.name}"
+    title = shorten(wanted.description, _LONGEST_TITLE) or f"{file.stem}: {plan.scenario.name}"
     return folder.writing(lambda: draw_plots(plots, plan, folder.table, title)) if plots else []
 
 
@@ -153,26 +157,31 @@ def _print_plan(plan: Plan, folder: Folder | None, *, as_json: bool, quiet: bool
 
 
 def _print(
-    plan: Plan, folder: Folder, outcome: Outcome, pictures: Sequence[Path], *, as_json: bool, quiet: bool
+    plan: Plan, folder: Folder, outcome: Outcome, pictures: Sequence[Path], *, undrawn: bool, as_json: bool, quiet: bool
 ) -> None:
     failed = len(outcome.failures)
     if as_json:
         _print_json(plan, folder, outcome, pictures)
     elif not quiet:
-        from servetwin.report.sweep import print_rows
-        from servetwin.studies.sweep.plots import metrics_of
+        from servetwin.report.sweep import print_rows, print_warnings, slo_remark
+        from servetwin.studies.sweep.plots import metrics_of, varied
         from servetwin.studies.sweep.table import ERROR, STATUS, column_of, read_rows
 
         metrics = metrics_of(plan)
         shown = [column_of(metric, plan.fields) for metric in metrics]
+        limits = column_of("slo", plan.fields)
         rows = (
             ([row[path] for path in plan.fields], [row[metric] for metric in shown],
-             row[STATUS] if row[ERROR] is None else f"{row[STATUS]}: {row[ERROR]}")
+             slo_remark(row[limits]) if row[ERROR] is None else f"{row[STATUS]}: {row[ERROR]}")
             for row in read_rows(folder.table)
         )  # fmt: skip
         print_rows(plan.fields, metrics, rows, outcome.runs)
+        warnings = column_of("warnings", plan.fields)
+        print_warnings(row[warnings] for row in read_rows(folder.table))
         print(f"\n{outcome.runs:,} runs, {outcome.taken:,} of them taken over, {failed:,} failed; "
               f"{plan.skipped:,} skipped by skip_if")  # fmt: skip
+        if undrawn and not pictures and len(varied(plan)) > 1:
+            print(f"no pictures of {len(varied(plan))} fields that vary: plots in the sweep file says which to draw")
         print(f"written to {printable(str(folder.out))}")
     if failed and not quiet:
         values, error = outcome.failures[0]

@@ -51,6 +51,8 @@ def _heading(document: Mapping[str, Any]) -> Text:
     text.append(f"suite {document['suite']}: ", style="bold")
     text.append(word, style=_COLOURS[word])
     text.append(f"  {counts(document)}", style=QUIET)
+    if document["description"]:
+        text.append(f"\n{printable(document['description'])}", style=QUIET)
     return text
 
 

@@ -17,6 +17,8 @@ def summary(document: Mapping[str, Any]) -> str:
     """The summary, as Markdown."""
     word = verdict(document)
     parts = [f"### {_MARKS[word]} servetwin check: {document['suite']} {word}", f"{counts(document)}."]
+    if document["description"]:
+        parts.insert(1, document["description"])
     failed = [one for one in document["assertions"] if not one["passed"]]
     if failed:
         rows = [(one["name"], f"`{one['assertion']}`", found(one)) for one in failed]

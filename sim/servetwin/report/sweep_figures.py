@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, canvas, quiet, short
 
 _LINES = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _LOG_FROM = 16.0
 """Axes are logarithmic from this ratio of the largest to the least value on."""
+_LONGEST_TICK = 5
+"""Values with more characters, as drawn ones have them, are no ticks: round numbers between them are."""
 _MOST_LABELLED = 120
 """Cells of a map that have their value written in them."""
+_MOST_NAMED = 20
+"""Points of a cloud that have their value beside them."""
+_DARK = 0.45
+"""Shades beyond this share of the scale have white letters."""
 _MOST_CELLS = 2500
+_PLAIN = FuncFormatter(lambda value, _: f"{value:,.10g}")
 _PALE = LinearSegmentedColormap.from_list("pale", ["#f4f7fb", "#a9c5e6", BLUE])
 
 
@@ -125,7 +132,7 @@ def _lines(axes: Axes, picture: Picture, cells: Cells) -> None:
                   label=None if picture.other is None else _text(line))  # fmt: skip
         if any(len(values) > 1 for values in several):
             axes.fill_between(at, [min(v) for v in several], [max(v) for v in several], color=colour, alpha=0.15, lw=0)
-    _scale_x(axes, picture.x)
+    _scale(axes, "x", picture.x)
     _scale_y(axes, [value for values in cells.values() for value in values], picture.limit)
     axes.set_ylabel(picture.metric)
     if picture.limit is not None:
@@ -149,16 +156,16 @@ def _map(figure: Figure, axes: Axes, picture: Picture, up: Axis, cells: Cells) -
     for (x, y), values in cells.items():
         grid[rows.index(y), columns.index(x)] = np.mean(values)
     axes.grid(visible=False)
-    drawn = axes.pcolormesh(np.ma.masked_invalid(grid), cmap=_PALE, edgecolors="white", linewidth=1.0)
-    figure.colorbar(drawn, ax=axes, label=picture.metric)
-    middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
+    norm = _shades(grid[~np.isnan(grid)].tolist())
+    drawn = axes.pcolormesh(np.ma.masked_invalid(grid), cmap=_PALE, norm=norm, edgecolors="white", linewidth=1.0)
+    _colour_bar(figure, axes, drawn, picture)
     for (row, column), value in np.ndenumerate(grid):
         missed = picture.limit is not None and value > picture.limit
         if missed:
             axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5))
         if grid.size <= _MOST_LABELLED:
             text = "–" if np.isnan(value) else short(float(value))
-            colour = GREY if np.isnan(value) else "white" if value > middle else INK
+            colour = GREY if np.isnan(value) else "white" if norm(value) > _DARK else INK
             axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
     for levels, ticks in ((columns, axes.set_xticks), (rows, axes.set_yticks)):
         every = -(-len(levels) // 20)
@@ -172,26 +179,53 @@ def _cloud(figure: Figure, axes: Axes, picture: Picture, up: Axis, cells: Cells)
     at = list(cells)
     values = [float(np.mean(cells[place])) for place in at]
     missed = [picture.limit is not None and value > picture.limit for value in values]
-    drawn = axes.scatter([x for x, _ in at], [y for _, y in at], c=values, cmap=_PALE, s=60, linewidths=1.5,
-                         edgecolors=[RED if one else "#55606b" for one in missed], zorder=3)  # fmt: skip
-    figure.colorbar(drawn, ax=axes, label=picture.metric)
-    _scale_x(axes, picture.x)
-    if _spread(up.values) >= _LOG_FROM:
-        axes.set_yscale("log")
-    axes.set_ylabel(up.path)
+    edges = [RED if one else "#55606b" for one in missed]
+    drawn = axes.scatter([x for x, _ in at], [y for _, y in at], c=values, cmap=_PALE, norm=_shades(values), s=60,
+                         linewidths=1.5, edgecolors=edges, zorder=3)  # fmt: skip
+    _colour_bar(figure, axes, drawn, picture)
+    if len(at) <= _MOST_NAMED:
+        for (x, y), value in zip(at, values, strict=True):
+            axes.annotate(short(value), (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8, color=INK)
+    axes.margins(y=0.12)
+    _scale(axes, "x", picture.x)
+    _scale(axes, "y", up)
 
 
-def _scale_x(axes: Axes, axis: Axis) -> None:
-    axes.set_xlabel(axis.path)
+def _shades(values: Sequence[float]) -> Normalize:
+    """From the least to the largest value; by orders of magnitude where one value would leave all others pale."""
+    kind = LogNorm if _spread(values) >= _LOG_FROM else Normalize
+    return kind(min(values), max(values))
+
+
+def _colour_bar(figure: Figure, axes: Axes, drawn: Any, picture: Picture) -> None:
+    bar = figure.colorbar(drawn, ax=axes, label=picture.metric)
+    if isinstance(drawn.norm, LogNorm):
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.yaxis.set_major_formatter(_PLAIN)
+
+
+def _scale(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
+    """The scale, label and ticks of a field."""
+    along = axes.xaxis if which == "x" else axes.yaxis
+    along.set_label_text(axis.path)
     levels = axis.levels
     if not axis.numeric:
-        axes.set_xticks(range(len(levels)), [_text(level) for level in levels])
+        along.set_ticks(range(len(levels)), [_text(level) for level in levels])
         return
-    if _spread(levels) >= _LOG_FROM:
-        axes.set_xscale("log")
-    if len(levels) <= 12:
-        axes.set_xticks(levels, [_text(level) for level in levels])
-        axes.xaxis.set_minor_locator(NullLocator())
+    logarithmic = _spread(levels) >= _LOG_FROM
+    if logarithmic:
+        axes.set(**{f"{which}scale": "log"})
+    if len(levels) <= 12 and max(len(_text(level)) for level in levels) <= _LONGEST_TICK:
+        along.set_ticks(levels, [_text(level) for level in levels])
+        along.set_minor_locator(NullLocator())
+        return
+    if logarithmic:
+        along.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        along.set_minor_locator(NullLocator())
+    elif all(isinstance(level, int) for level in levels):
+        along.set_major_locator(MaxNLocator(integer=True))
+    along.set_major_formatter(_PLAIN)
 
 
 def _scale_y(axes: Axes, values: Sequence[float], limit: float | None) -> None:
@@ -200,7 +234,7 @@ def _scale_y(axes: Axes, values: Sequence[float], limit: float | None) -> None:
         axes.set_yscale("log")
     else:
         axes.set_ylim(0, 1.08 * max(shown) if max(shown) > 0 else 1)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_major_formatter(_PLAIN)
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -40,7 +40,8 @@ def entry(name: str, *, passed: bool, compared: list[str]) -> dict[str, Any]:
 
 def document(**changed: Any) -> dict[str, Any]:
     return {
-        "passed": False, "suite": "mine", "version": "0.1.0", "interrupted": True, "unfinished": ["late"],
+        "passed": False, "suite": "mine", "description": "Does it hold?", "version": "0.1.0", "interrupted": True,
+        "unfinished": ["late"],
         "entries": [
             entry("chat", passed=False, compared=["ttft_ms.p99", "tpot_ms.p99"]),
             entry("code", passed=True, compared=["e2e_ms.p99"]),
@@ -68,6 +69,7 @@ def test_the_terminal_names_metric_scenario_and_size() -> None:
     text = terminal(document())
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "suite mine: failed 3 scenarios, 10 runs, 2 assertions, 3 metrics compared"
+    assert lines[1] == "Does it hold?"
     assert "chat ttft_ms.p99 200 208 +4.00% [+3.00, +5.00] 1%" in lines
     assert "improved: update the baseline" in lines
     assert "chat failed 5 1 of 2 2 1 1 0" in lines

@@ -27,6 +27,7 @@ def build_document(plan: Plan, finished: Finished) -> dict[str, Any]:
     document: dict[str, Any] = {
         "passed": True,
         "suite": plan.suite.name,
+        "description": plan.suite.description,
         "version": __version__,
         "interrupted": finished.signal_number is not None,
         "unfinished": [],

@@ -123,7 +123,7 @@ def _rows(plan: Plan, folder: Folder, ended: set[str], failed: dict[str, str], o
         outcome.runs += 1
         if error is not None:
             outcome.failures.append((point.values, error))
-        yield Row(point.values, summary, error)
+        yield Row(point.values, summary, error, None if summary is None else point.key)
 
 
 def _runner(source: Source) -> Callable[[Values], Ended]:

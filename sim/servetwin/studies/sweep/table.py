@@ -15,7 +15,7 @@ from servetwin.studies.sweep.points import Plan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATUS, ERROR = "status", "error"
+STATUS, ERROR, POINT = "status", "error", "point"
 OK, FAILED = "ok", "failed"
 _ROWS = 500
 """Rows that are held at once."""
@@ -28,11 +28,13 @@ class Row(NamedTuple):
         values: the values of the fields.
         summary: every metric by its key; None = the run failed.
         error: why it failed.
+        key: the name of its file among the points; None = it has none.
     """
 
     values: tuple[Any, ...]
     summary: dict[str, Any] | None
     error: str | None
+    key: str | None
 
 
 def column_of(key: str, fields: tuple[str, ...]) -> str:
@@ -55,7 +57,7 @@ def write_table(path: Path, plan: Plan, rows: Iterator[Row]) -> None:
     kinds: list[Kind] = [kind_of(point.values[place] for point in plan.points) for place in range(len(plan.fields))]
     columns = [*zip(plan.fields, kinds, strict=True)]
     columns += [(column_of(key, plan.fields), kind) for key, kind in SUMMARY.items()]
-    columns += [(STATUS, "text"), (ERROR, "text")]
+    columns += [(STATUS, "text"), (ERROR, "text"), (POINT, "text")]
     types = {"whole": pa.int64(), "number": pa.float64(), "truth": pa.bool_()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns])
 
@@ -76,6 +78,7 @@ def _cells(row: Row, kinds: list[Kind]) -> Iterator[Any]:
         yield None if key in HOST_KEYS else cell(summary.get(key), kind)
     yield OK if row.error is None else FAILED
     yield row.error
+    yield row.key
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 from tests.unit.studies.sweep.test_sweeps import plan, write
 
 from servetwin.errors import ScenarioError
+from servetwin.report import sweep_figures
 from servetwin.report.sweep_figures import Axis, Picture, draw_sweep
 from servetwin.studies.sweep import Folder, read_sweep, run_sweep
 from servetwin.studies.sweep.plots import check_plots, chosen_plots, draw_plots, metrics_of
@@ -116,3 +119,32 @@ def picture(**changed: Any) -> Picture:
 def test_any_data_can_be_drawn(changed: dict[str, Any], tmp_path: Path) -> None:
     draw_sweep(picture(**changed), tmp_path / "a.png")
     assert imread(tmp_path / "a.png").std() > 0.01
+
+
+def ticks(axis: Axis) -> list[str]:
+    """What stands along the axis of a field, between its least and its largest value."""
+    figure = Figure()
+    axes = figure.subplots()
+    if axis.numeric:
+        axes.plot(axis.values, axis.values)
+    sweep_figures._scale(axes, "x", axis)
+    figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    return [label.get_text() for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+
+
+def test_ticks_are_values_that_people_say() -> None:
+    """Chosen values stand where they are; between drawn ones stand round numbers, whole where the values are."""
+    assert ticks(Axis("x", [10, 20, 40, 80, 160])) == ["10", "20", "40", "80", "160"]
+    assert ticks(Axis("x", [5.90478, 16.1283, 143.446])) == ["10", "20", "50", "100"]
+    assert ticks(Axis("x", [1, 2, 3, 4])) == ["1", "2", "3", "4"]
+    assert all("." not in text for text in ticks(Axis("x", list(range(1, 15)))))
+    assert ticks(Axis("x", ["random", "round-robin"])) == ["random", "round-robin"]
+
+
+def test_one_bad_point_does_not_leave_all_others_pale() -> None:
+    shades = sweep_figures._shades([100.0, 200.0, 400.0, 2000.0])
+    assert isinstance(shades, LogNorm)
+    assert shades(400.0) > 0.4
+    assert not isinstance(sweep_figures._shades([0.0, 1.0, 100.0]), LogNorm)
+    assert not isinstance(sweep_figures._shades([100.0, 200.0]), LogNorm)

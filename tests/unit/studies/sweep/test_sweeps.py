@@ -58,9 +58,9 @@ def test_a_row_is_what_a_run_says(tmp_path: Path) -> None:
     ).summary()
     assert rows[3] == {
         "workload.arrivals.rate_per_s": 50, "cluster.replicas": 2, **summary, **dict.fromkeys(HOST_KEYS),
-        "status": "ok", "error": None,
+        "status": "ok", "error": None, "point": todo.points[3].key,
     }  # fmt: skip
-    assert list(rows[3]) == ["workload.arrivals.rate_per_s", "cluster.replicas", *summary, "status", "error"]
+    assert list(rows[3]) == ["workload.arrivals.rate_per_s", "cluster.replicas", *summary, "status", "error", "point"]
     assert {row["workload.arrivals.rate_per_s"] for row in rows} == {5, 50}
     kept = json.loads((tmp_path / "out" / "points" / f"{todo.points[3].key}.json").read_text())
     assert kept.pop("checksum")
