@@ -38,7 +38,7 @@ def check_view(document: Mapping[str, Any]) -> Group:
         if rows:
             parts += [Text(), *_titled(title, METRICS, rows, texts=2)]
         if left_out:
-            parts.append(Text(f"and {left_out:,} more", style=QUIET))
+            parts.append(Text(f"and {left_out:,} more, all of them with --json or in check.json", style=QUIET))
     texts = beside(document)
     if texts:
         parts += [Text(), *warning_lines(texts)]

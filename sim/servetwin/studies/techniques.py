@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from servetwin.errors import ScenarioError, nearest_name
 from servetwin.scenario.overrides import Override
-from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.schema import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,12 @@ class PoolSetting(Technique):
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """One override a pool, so that none is overruled."""
         overrides = []
-        for pool in scenario.cluster.pools:
-            path, own = f"cluster.pools.{pool.name}.{self.field}", self._value(pool)
+        for path, own in _in_pools(scenario, self.field):
             if on and own == self.off and self.on is None:
                 raise _not_said(self.name, f"cluster.{self.field}", own)
             value = self.off if not on else self.on if own == self.off else own
             overrides.append(self._override(on, path, value))
         return overrides
-
-    def _value(self, pool: Pool) -> Any:
-        value: Any = pool
-        for part in self.field.split("."):
-            value = getattr(value, part)
-        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +91,14 @@ class PolicyChoice(Technique):
     """A policy, against the plainest one.
 
     Attributes:
-        field: the dotted path of the policy, in the scenario or, after ``pool.``, in its pools.
+        field: the dotted path of the policy in the scenario, or in its pools.
         off: the name of the plainest policy.
+        of_pools: whether each pool has its own.
     """
 
     field: str
     off: str
+    of_pools: bool = False
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -112,16 +108,10 @@ class PolicyChoice(Technique):
     def switched(self, scenario: Scenario, on: bool) -> list[Override]:
         """The scenario's own policy, or the plainest."""
         overrides = []
-        places: list[tuple[str, Any]] = [(self.field, getattr(scenario, self.field, None))]
-        if self.field.startswith("pool."):
-            field = self.field.removeprefix("pool.")
-            places = [
-                (f"cluster.pools.{pool.name}.{field}", getattr(pool.engine, field.removeprefix("engine.")))
-                for pool in scenario.cluster.pools
-            ]
+        places = _in_pools(scenario, self.field) if self.of_pools else [(self.field, getattr(scenario, self.field))]
         for path, own in places:
             if on and own.policy == self.off:
-                raise _not_said(self.name, self.field.replace("pool.", "cluster."), own.policy)
+                raise _not_said(self.name, f"cluster.{self.field}" if self.of_pools else self.field, own.policy)
             value = own.model_dump(mode="json", exclude_unset=True) if on else {"policy": self.off}
             overrides.append(self._override(on, path, value))
         return overrides
@@ -149,6 +139,12 @@ class TensorParallelism(Technique):
                 self._override(on, f"{path}.replicas", replicas if on else replicas * tensor),
             ]
         return overrides
+
+
+def _in_pools(scenario: Scenario, field: str) -> list[tuple[str, Any]]:
+    """The path of a field in each pool, and its value there."""
+    of = attrgetter(field)
+    return [(f"cluster.pools.{pool.name}.{field}", of(pool)) for pool in scenario.cluster.pools]
 
 
 def _yaml(value: object) -> str:
@@ -183,7 +179,8 @@ TECHNIQUES: dict[str, Technique] = {
                     field="engine.long_prefill_token_threshold", off=0),
         PoolSetting("kv-quantisation", "keeps the KV cache in 8 bits", field="precision.kv_cache",
                     off="bf16", on="fp8"),
-        PolicyChoice("scheduling", "orders the waiting queue", field="pool.engine.scheduling", off="fcfs"),
+        PolicyChoice("scheduling", "orders the waiting queue", field="engine.scheduling", off="fcfs",
+                     of_pools=True),
         PolicyChoice("routing", "chooses replicas by their load", field="router", off="round-robin"),
         PolicyChoice("admission", "refuses requests under load", field="admission", off="always"),
         TensorParallelism("tensor-parallelism", "spreads every layer over the GPUs of a replica",

@@ -81,6 +81,9 @@ def run_variants(
         for number in range(seeds)
         for variant in variants
     ]
+    if out is not None:
+        # Other processes may stand in another folder.
+        out = out.absolute()
     finished = Finished(planned=len(tasks))
     answers: dict[int, Measured] = {}
     ended = in_processes(
