@@ -54,7 +54,7 @@ def simulate(
 @given(st.lists(st.tuples(paths, st.integers(1, 6)), min_size=1, max_size=6, unique_by=lambda d: d[0]), capacities)
 def test_every_flow_has_a_bottleneck(demands: list[tuple[tuple[int, ...], int]], speeds: list[int]) -> None:
     """The definition: no link is overfull, and every flow crosses a full one on which none is faster."""
-    found = fair_rates(demands, {link: speed * RATE_UNIT for link, speed in enumerate(speeds)}, {})
+    found = fair_rates(demands, [speed * RATE_UNIT for speed in speeds], {})
     exact = [Fraction(rate, RATE_UNIT) for rate in found]
     load = [
         sum(rate * flows for rate, (path, flows) in zip(exact, demands, strict=True) if link in path)
@@ -75,9 +75,7 @@ def test_rates_are_those_of_rising_water(
     for path in busy:
         for link in path:
             others[link] = others.get(link, 0) + 1
-    found = fair_rates(
-        [(path, 1) for path in flows], {link: speed * RATE_UNIT for link, speed in enumerate(speeds)}, others
-    )
+    found = fair_rates([(path, 1) for path in flows], [speed * RATE_UNIT for speed in speeds], others)
     expected = rates(flows, dict(enumerate(speeds)), busy)
     assert [Fraction(rate, RATE_UNIT) for rate in found] == expected
 

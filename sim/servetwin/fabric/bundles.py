@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from servetwin.fabric.fairness import fair_rates
@@ -38,13 +38,14 @@ class Bundle:
         path: the indices of its links.
         links: its links.
         latency_ps: the latency of the path [ps].
+        capacity: of its narrowest link [rate units].
         members: a heap of ``(virtual work at the end, number, flow)``.
         served: the virtual work as of the component's ``since_ps`` [work units].
         rate: of each flow [rate units].
         component: what it belongs to.
     """
 
-    __slots__ = ("component", "latency_ps", "links", "members", "path", "rate", "served")
+    __slots__ = ("capacity", "component", "latency_ps", "links", "members", "path", "rate", "served")
 
     component: Component
 
@@ -52,6 +53,7 @@ class Bundle:
         self.path = path
         self.links = links
         self.latency_ps = sum(link.latency_ps for link in links)
+        self.capacity = min(link.capacity for link in links)
         self.members: list[tuple[int, int, Flow]] = []
         self.served = 0
         self.rate = 0
@@ -86,31 +88,35 @@ class Component:
         departs_ps: when the next flow has been sent completely [ps].
         wake_ps: when somebody has to be told something [ps].
         alive: whether it has not been replaced.
+
+    Args:
+        bundles: the bundles, all of them with flows.
+        now: since when [ps].
+        capacities: the capacity of every link of the fabric [rate units].
     """
 
     __slots__ = ("alive", "bundles", "departs_ps", "since_ps", "wake_ps")
 
-    def __init__(self, bundles: list[Bundle], now: int) -> None:
+    def __init__(self, bundles: list[Bundle], now: int, capacities: Sequence[int]) -> None:
         self.bundles = bundles
         self.since_ps = now
         self.alive = True
-        others: dict[int, int] = {}
-        capacities: dict[int, int] = {}
-        links: dict[Link, int] = {}
-        for bundle in bundles:
-            bundle.component = self
-            for link in bundle.links:
-                links[link] = 0
-                capacities[link.index] = link.capacity
-                if link.occupants:
-                    others[link.index] = len(link.occupants)
+        others = {link.index: len(link.occupants) for bundle in bundles for link in bundle.links if link.occupants}
+        totals: dict[Link, int] = {}
+        first = -1
         for bundle, rate in zip(bundles, _rates(bundles, capacities, others), strict=True):
+            bundle.component = self
             bundle.rate = rate
+            members = bundle.members
+            total = rate * len(members)
             for link in bundle.links:
-                links[link] += rate * len(bundle.members)
-        for link, total in links.items():
+                totals[link] = totals.get(link, 0) + total
+            left = _left_ps(members[0][0], bundle.served, rate)
+            if first < 0 or left < first:
+                first = left
+        for link, total in totals.items():
             link.set_rate(now, total)
-        self.departs_ps = now + min(_left_ps(b.members[0][0], b.served, b.rate) for b in bundles)
+        self.departs_ps = now + first
         # An occupant of one of the links is told at once when its share changes; else only ends have to be told.
         self.wake_ps = self.departs_ps if others else self._first_arrival(capacities)
 
@@ -121,38 +127,11 @@ class Component:
             bundle.served += bundle.rate * elapsed
         self.since_ps = now
 
-    def _first_arrival(self, capacities: dict[int, int]) -> int:
-        """When the last byte of a flow arrives for the first time [ps], if no flow joins.
-
-        Where latencies differ, the flow that departs first need not be the one that arrives first; looking ahead over
-        the departures in between saves waking up for them.
-        """
-        latencies = {bundle.latency_ps for bundle in self.bundles}
-        nearest = min(latencies)
-        if len(latencies) == 1:
-            return self.departs_ps + nearest
-        ahead = [_Ahead(bundle) for bundle in self.bundles]
-        now, first = self.since_ps, -1
-        while ahead:
-            departs = now + min(_left_ps(one.targets[0], one.served, one.rate) for one in ahead)
-            if 0 <= first <= departs + nearest:
-                break
-            for one in ahead:
-                one.served += one.rate * (departs - now)
-                while one.targets and one.targets[0] <= one.served:
-                    heappop(one.targets)
-                    arrives = departs + one.latency_ps
-                    first = arrives if first < 0 else min(first, arrives)
-            now = departs
-            ahead = [one for one in ahead if one.targets]
-            rates = fair_rates([(one.path, len(one.targets)) for one in ahead], capacities, {})
-            for one, rate in zip(ahead, rates, strict=True):
-                one.rate = rate
-        return first
-
     def parts(self) -> list[list[Bundle]]:
         """Its bundles that still have flows, those together that share links."""
         waiting = dict.fromkeys(bundle for bundle in self.bundles if bundle.members)
+        if len(waiting) == len(self.bundles):
+            return [self.bundles]
         parts = []
         while waiting:
             part = [waiting.popitem()[0]]
@@ -165,6 +144,48 @@ class Component:
             parts.append(part)
         return parts
 
+    def _first_arrival(self, capacities: Sequence[int]) -> int:
+        """When the last byte of a flow arrives for the first time [ps], if no flow joins.
+
+        Where latencies differ, the flow that departs first need not be the one that arrives first.
+        """
+        departs = self.departs_ps
+        latencies = {bundle.latency_ps for bundle in self.bundles}
+        if len(latencies) == 1:
+            return departs + latencies.pop()
+        elapsed = departs - self.since_ps
+        first = -1
+        later: list[tuple[int, Bundle]] = []
+        for bundle in self.bundles:
+            members, served = bundle.members, bundle.served + bundle.rate * elapsed
+            target = members[0][0]
+            if target > served:
+                later.append((target - served, bundle))
+                continue
+            arrives = departs + bundle.latency_ps
+            if first < 0 or arrives < first:
+                first = arrives
+            if len(members) > 1:
+                later.append((min(member[0] for member in members[1:3]) - served, bundle))
+        for work, bundle in later:
+            # However much the others leave to it, it does not arrive before this.
+            if departs + work // bundle.capacity + bundle.latency_ps < first:
+                return first_arrival(self.bundles, self.since_ps, capacities)
+        return first
+
+
+def _rates(bundles: list[Bundle], capacities: Sequence[int], others: Mapping[int, int]) -> list[int]:
+    if len(bundles) == 1:
+        only = bundles[0]
+        flows = len(only.members)
+        return [min(capacities[link] // (flows + others.get(link, 0)) for link in only.path)]
+    return fair_rates([(bundle.path, len(bundle.members)) for bundle in bundles], capacities, others)
+
+
+def _left_ps(target: int, served: int, rate: int) -> int:
+    """Time until the virtual work reaches ``target`` [ps], rounded up: no flow beats its bandwidth."""
+    return -((served - target) // rate)
+
 
 class _Ahead:
     """A bundle as it will be if no flow joins."""
@@ -176,18 +197,34 @@ class _Ahead:
         self.latency_ps = bundle.latency_ps
         self.served = bundle.served
         self.rate = bundle.rate
-        # A heap's first parts in the order of the heap are a heap.
+        # The first parts of what is in the order of a heap are in the order of a heap too.
         self.targets = [target for target, _, _ in bundle.members]
 
 
-def _rates(bundles: list[Bundle], capacities: dict[int, int], others: dict[int, int]) -> list[int]:
-    if len(bundles) == 1:
-        only = bundles[0]
-        flows = len(only.members)
-        return [min(capacities[link] // (flows + others.get(link, 0)) for link in only.path)]
-    return fair_rates([(bundle.path, len(bundle.members)) for bundle in bundles], capacities, others)
+def first_arrival(bundles: Iterable[Bundle], now: int, capacities: Sequence[int]) -> int:
+    """When the last byte of a flow arrives for the first time [ps], by looking ahead over the departures before it.
 
-
-def _left_ps(target: int, served: int, rate: int) -> int:
-    """Time until the virtual work reaches ``target`` [ps], rounded up: no flow beats its bandwidth."""
-    return -((served - target) // rate)
+    Args:
+        bundles: the bundles of a component without occupants.
+        now: as of when their virtual work is [ps].
+        capacities: the capacity of every link of the fabric [rate units].
+    """
+    ahead = [_Ahead(bundle) for bundle in bundles]
+    nearest = min(one.latency_ps for one in ahead)
+    first = -1
+    while ahead:
+        departs = now + min(_left_ps(one.targets[0], one.served, one.rate) for one in ahead)
+        if 0 <= first <= departs + nearest:
+            break
+        for one in ahead:
+            one.served += one.rate * (departs - now)
+            while one.targets and one.targets[0] <= one.served:
+                heappop(one.targets)
+                arrives = departs + one.latency_ps
+                first = arrives if first < 0 else min(first, arrives)
+        now = departs
+        ahead = [one for one in ahead if one.targets]
+        rates = fair_rates([(one.path, len(one.targets)) for one in ahead], capacities, {})
+        for one, rate in zip(ahead, rates, strict=True):
+            one.rate = rate
+    return first

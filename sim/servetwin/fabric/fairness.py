@@ -9,6 +9,7 @@ Source: Bertsekas, Gallager, Data Networks, 2nd edition, section 6.5.2.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from math import lcm
 from typing import Final
 
@@ -21,38 +22,49 @@ Demand = tuple[tuple[int, ...], int]
 """The links of a path, and how many flows take it."""
 
 
-def fair_rates(demands: Sequence[Demand], capacities: Mapping[int, int], others: Mapping[int, int]) -> list[int]:
+def fair_rates(demands: Sequence[Demand], capacities: Sequence[int], others: Mapping[int, int]) -> list[int]:
     """The rate of one flow of each demand [rate units].
 
     Args:
         demands: paths, each with at least one link and at least one flow.
-        capacities: capacity of each link [rate units].
+        capacities: the capacity of every link [rate units].
         others: by link, how many users of the link beside the flows take as large a share of it as a flow.
     """
     left: dict[int, int] = {}
     count: dict[int, int] = {}
-    unsettled: dict[int, list[int]] = {}
+    unsettled: dict[int, int] = {}
+    users: dict[int, list[int]] = {}
     for number, (path, flows) in enumerate(demands):
         for link in path:
             if link not in left:
                 left[link] = capacities[link]
                 count[link] = others.get(link, 0)
-                unsettled[link] = []
+                unsettled[link] = 0
+                users[link] = []
             count[link] += flows
-            unsettled[link].append(number)
+            unsettled[link] += 1
+            users[link].append(number)
     rates = [-1] * len(demands)
-    while unsettled:
-        # The index of the link decides between equal levels: rounding must not depend on the order of the flows.
-        level, bottleneck = min((left[link] // count[link], link) for link in unsettled)
-        for number in unsettled[bottleneck]:
-            rates[number] = level
-            path, flows = demands[number]
-            for link in path:
-                left[link] -= level * flows
-                count[link] -= flows
-        unsettled = {
-            link: rest
-            for link, numbers in unsettled.items()
-            if link != bottleneck and (rest := [number for number in numbers if rates[number] < 0])
-        }
+    # The index of the link decides between equal levels: rounding must not depend on the order of the flows.
+    levels = [(left[link] // count[link], link) for link in left]
+    heapify(levels)
+    while levels:
+        level, link = levels[0]
+        if not unsettled[link]:
+            heappop(levels)
+            continue
+        risen = left[link] // count[link]
+        if risen != level:
+            # Flows that were settled elsewhere have left it more for the others: levels only rise.
+            heapreplace(levels, (risen, link))
+            continue
+        heappop(levels)
+        for number in users[link]:
+            if rates[number] < 0:
+                rates[number] = level
+                path, flows = demands[number]
+                for crossed in path:
+                    left[crossed] -= level * flows
+                    count[crossed] -= flows
+                    unsettled[crossed] -= 1
     return rates

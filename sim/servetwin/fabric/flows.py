@@ -61,6 +61,7 @@ class Fabric:
         #: Flows whose end has been told.
         self.ended = 0
         self._env = env
+        self._capacities = [link.capacity for link in self.links]
         self._nap = Nap(env, priority(FLOW_END))
         self._armed = False
         self._waking = False
@@ -153,7 +154,7 @@ class Fabric:
 
     def _form(self, bundles: list[Bundle], now: int) -> Component:
         """Divide the links of connected bundles anew."""
-        component = Component(bundles, now)
+        component = Component(bundles, now, self._capacities)
         heappush(self._wakes, (component.wake_ps, self._number(), component))
         return component
 
