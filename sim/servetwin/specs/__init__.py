@@ -10,6 +10,8 @@ from servetwin.specs.dtypes import bytes_per_value
 from servetwin.specs.hardware import Gpu, Link, Node, Source, StorageTier
 from servetwin.specs.layers import DenseMlp, Layer, MoeMlp, padded_vocab
 from servetwin.specs.model import ModelSpec
+from servetwin.specs.span import Span
+from servetwin.specs.topology import NetworkSpec, NodeGroup
 
 __all__ = [
     "Attention",
@@ -25,9 +27,12 @@ __all__ = [
     "Link",
     "ModelSpec",
     "MoeMlp",
+    "NetworkSpec",
     "Node",
+    "NodeGroup",
     "ProductCurve",
     "Source",
+    "Span",
     "StateAttention",
     "StorageTier",
     "bytes_per_value",
