@@ -32,6 +32,9 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("EngineOptions", "`engine` of a pool, or `cluster.engine`"),
             ("Parallel", "`parallel`"),
             ("Precision", "`precision`"),
+            ("TopologyOptions", "`cluster.topology`"),
+            ("ExplicitPlacement", "`cluster.topology.placement` as a list"),
+            ("BackgroundTraffic", "`cluster.topology.background[]`"),
         ),
     ),
     (

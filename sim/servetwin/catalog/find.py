@@ -75,9 +75,7 @@ class Catalog:
 
     def gpu_reference(self, name: str) -> str:
         """What names that GPU from anywhere: a name of the catalog, or the absolute path of a profile outside it."""
-        path = self._locate("hardware", name)
-        names = [key for key, file in self._files("hardware").items() if file == path]
-        return names[0] if names else str(path.absolute())
+        return self._reference("hardware", name)
 
     def link(self, name: str) -> Link:
         """The link of that name or alias, or in the profile at that path."""
@@ -90,6 +88,32 @@ class Catalog:
     def node(self, name: str) -> Node:
         """The server of that name or alias, or in the profile at that path, with its links and its storage."""
         return self._read_node(self._locate("nodes", name))
+
+    def node_reference(self, name: str) -> str:
+        """What names that server from anywhere: a name of the catalog, or the absolute path of a profile outside it."""
+        return self._reference("nodes", name)
+
+    def link_reference(self, name: str) -> str:
+        """The same of a link."""
+        return self._reference("links", name)
+
+    def nodes_with(self, gpu: str) -> list[str]:
+        """The names of the servers that have that GPU, given by its ``gpu_reference``."""
+        found = []
+        for name, path in self._files("nodes").items():
+            own = read_mapping(path, "node").get("gpu")
+            try:
+                if isinstance(own, str) and self.gpu_reference(own) == gpu:
+                    found.append(name)
+            except CatalogError:
+                # Whoever reads the profile will say what is wrong with it.
+                continue
+        return sorted(found)
+
+    def _reference(self, kind: str, name: str) -> str:
+        path = self._locate(kind, name)
+        names = [key for key, file in self._files(kind).items() if file == path]
+        return names[0] if names else str(path.absolute())
 
     def _read_node(self, path: Path) -> Node:
         return read_node(path, self.gpu_reference, self.link, self.storage)

@@ -102,6 +102,12 @@ class Topology:
         """How many racks there are."""
         return self.servers[-1].rack + 1
 
+    @property
+    def uses_spine(self) -> bool:
+        """Whether any path leads over the spine: between racks, or between rails that NVLink does not join."""
+        split = any(group.node.gpus_per_domain < group.node.gpus for group in self.network.groups)
+        return self.racks > 1 or (self.network.rail_optimised and split)
+
     def server(self, gpu: int) -> Server:
         """The server of a GPU."""
         return self._server_of[gpu]

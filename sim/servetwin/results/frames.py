@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from servetwin.results.exact import Bools, Floats, Ints
+from servetwin.results.links import LinkUse
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import LABELS_COLUMN, RequestBlock, RequestTable, tpot_ms
 from servetwin.results.timeseries import TimeSeries
@@ -48,6 +49,32 @@ TIMESERIES_SCHEMA = pa.schema(
 )  # fmt: skip
 """Columns of ``timeseries.parquet``, see ``servetwin.results.timeseries``. ``compute_bound`` is the share of step time
 bound by arithmetic, of the steps that end in the interval; ``k`` is the draft length, null without speculation."""
+
+
+LINKS_SCHEMA = pa.schema(
+    [("link", _TEXT), ("start_s", _FLOAT), ("end_s", _FLOAT), ("bytes_per_s", _FLOAT), ("utilisation", _FLOAT)]
+)
+"""Columns of ``links.parquet``: for each link that carried anything, the intervals between changes of the rate over it;
+``utilisation`` is the share of its capacity."""
+
+
+def link_batches(links: Sequence[LinkUse], end_ps: int) -> Iterator[pa.RecordBatch]:
+    """The intervals of the links up to ``end_ps`` [ps], one link after the other."""
+    for link in links:
+        start = np.array(link.times_ps, np.int64)
+        rates = np.array(link.rates, np.float64)[start < end_ps]
+        start = start[start < end_ps]
+        if not len(start):
+            continue
+        end = np.append(start[1:], end_ps)
+        columns = [
+            _texts([link.name], np.zeros(len(start), np.int64)),
+            _floats(start / PS_PER_S),
+            _floats(end / PS_PER_S),
+            _floats(rates),
+            _floats(rates / link.bytes_per_s),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=LINKS_SCHEMA)
 
 
 def request_batches(meta: RunMeta, table: RequestTable) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
 from servetwin.results.columns import ColumnStore
 from servetwin.results.exact import Ints
+from servetwin.results.links import LinkUse
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import REQUEST_FIELDS, STAMPS, Label, RequestTable
 from servetwin.results.result import Result
@@ -115,6 +116,7 @@ class Recorder:
         steps: int | None = None,
         warnings: Sequence[str] = (),
         interrupted: bool = False,
+        links: Sequence[LinkUse] | None = None,
     ) -> Result:
         """What the run came to. The recorder may go on recording afterwards.
 
@@ -125,6 +127,7 @@ class Recorder:
             steps: engine steps by the engine's own count, to be compared with the segments'.
             warnings: what the run itself has to say, in sentences.
             interrupted: whether the user stopped the run.
+            links: what the links of the network carried, where there is one.
         """
         self.flush_segments()
         self._flush_requests()
@@ -140,6 +143,7 @@ class Recorder:
             steps=steps,
             warnings=warnings,
             interrupted=interrupted,
+            links=links,
         )
 
     @property

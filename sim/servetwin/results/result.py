@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from servetwin.errors import InvariantError
 from servetwin.results.ledger import Ledger
+from servetwin.results.links import LinkUse
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
-from servetwin.results.store import LEDGER, REQUESTS, SUMMARY, TIMESERIES, clear, write_json, write_parquet
+from servetwin.results.store import LEDGER, LINKS, REQUESTS, SUMMARY, TIMESERIES, clear, write_json, write_parquet
 from servetwin.results.summary import HOST_KEYS, SummaryInputs, summarise
 from servetwin.results.timeseries import TimeSeries
 
@@ -53,6 +54,7 @@ class Result:
         steps: int | None = None,
         warnings: Sequence[str] = (),
         interrupted: bool = False,
+        links: Sequence[LinkUse] | None = None,
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
             raise InvariantError(f"the engines count {steps} steps, the segments {segments.totals.steps}")
@@ -65,6 +67,7 @@ class Result:
         self._events = events
         self._warnings = list(warnings)
         self._interrupted = interrupted
+        self._links = links
         self._host: dict[str, Any] = {}
 
     @cached_property
@@ -116,15 +119,28 @@ class Result:
 
         return _frame(TIMESERIES_SCHEMA, list(timeseries_batches(self.meta, self.series)))
 
+    def links(self) -> pd.DataFrame:
+        """A row per link and interval (columns: ``servetwin.results.frames.LINKS_SCHEMA``); none without a topology."""
+        from servetwin.results.frames import LINKS_SCHEMA, link_batches
+
+        return _frame(LINKS_SCHEMA, list(link_batches(self._links or (), self.end_ps)))
+
     def to_parquet(self, directory: str | Path) -> list[Path]:
-        """Write ``requests.parquet`` and ``timeseries.parquet``, block by block; returns the files."""
+        """Write ``requests.parquet`` and ``timeseries.parquet``, block by block; returns the files.
+
+        With a topology ``links.parquet`` too.
+        """
         from servetwin.results import frames
 
         folder = Path(directory)
         requests, timeseries = folder / REQUESTS, folder / TIMESERIES
         write_parquet(requests, frames.REQUEST_SCHEMA, frames.request_batches(self.meta, self.table))
         write_parquet(timeseries, frames.TIMESERIES_SCHEMA, frames.timeseries_batches(self.meta, self.series))
-        return [requests, timeseries]
+        if self._links is None:
+            return [requests, timeseries]
+        links = folder / LINKS
+        write_parquet(links, frames.LINKS_SCHEMA, frames.link_batches(self._links, self.end_ps))
+        return [requests, timeseries, links]
 
     def write(
         self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False

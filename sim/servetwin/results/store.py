@@ -22,10 +22,11 @@ SUMMARY = "summary.json"
 LEDGER = "ledger.json"
 REQUESTS = "requests.parquet"
 TIMESERIES = "timeseries.parquet"
+LINKS = "links.parquet"
 SCENARIO = "scenario.yaml"
 PICTURES = ("latency.png", "timeline.png", "roofline.png")
 TRACE = "trace.json"
-FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, *PICTURES, TRACE)
+FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, TRACE)
 """Every file that a run may write."""
 
 
@@ -108,6 +109,10 @@ class StoredResult:
     def timeseries(self) -> pd.DataFrame:
         """A row per replica and interval, as in ``timeseries.parquet``."""
         return _read_frame(self.directory / TIMESERIES)
+
+    def links(self) -> pd.DataFrame:
+        """A row per link and interval, as in ``links.parquet``, which runs with a topology have."""
+        return _read_frame(self.directory / LINKS)
 
 
 def load(directory: str | Path) -> StoredResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from servetwin.cluster.replica import Replica
 from servetwin.engine.executor import Executor
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
+from servetwin.fabric.flows import Fabric
 from servetwin.kernel import new_environment
 from servetwin.physics.jitter import JitteredStepTime, StepNoise
 from servetwin.physics.protocols import StepTime
@@ -25,7 +27,9 @@ from servetwin.request import Request
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.links import network_remarks, open_network
+from servetwin.scenario.network import Layout, layout_of
+from servetwin.scenario.pools import PoolParts, gpus_per_replica, pool_parts
 from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
@@ -46,7 +50,7 @@ Progress = Callable[[int, int | None, int], None]
 _PROGRESS_EVERY = 256
 
 
-@dataclass(slots=True)
+@dataclass
 class Simulation:
     """Everything that takes part in a run.
 
@@ -59,6 +63,8 @@ class Simulation:
         recorder: keeps what happens.
         remarks: what the user should know before trusting the results.
         prices: what prices the steps of each pool.
+        catalog: where servers are found.
+        fabric: the links and what goes over them, where the scenario has a topology.
     """
 
     scenario: Scenario
@@ -69,6 +75,17 @@ class Simulation:
     recorder: Recorder
     remarks: list[str]
     prices: list[RooflineStepTime]
+    catalog: Catalog
+    fabric: Fabric | None = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which GPUs each replica lies on; without a topology packed on as many servers as that takes.
+
+        Made when somebody asks, for profiles of servers take longer to read than a short run takes.
+        """
+        cluster = self.scenario.cluster
+        return layout_of(cluster.topology, cluster.pools, self.catalog)
 
 
 def build(
@@ -121,7 +138,17 @@ def build(
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = remarks(scenario, [builder.parts for builder in builders])
     prices = [builder.prices for builder in builders]
-    return Simulation(scenario, env, cluster, stream, source, recorder, found, prices)
+    simulation = Simulation(scenario, env, cluster, stream, source, recorder, found, prices, catalog)
+    options = scenario.cluster.topology
+    if options is not None:
+        simulation.remarks += network_remarks(options, simulation.layout)
+        simulation.fabric = open_network(
+            env,
+            simulation.layout.topology,
+            options.background,
+            lambda: not source.exhausted or bool(gateway.in_flight),
+        )
+    return simulation
 
 
 class _PoolBuilder:
@@ -160,7 +187,7 @@ class _PoolBuilder:
                 log,
                 gateway.finished,
                 stepping=self._stepping,
-                gpus=self.parts.tensor,
+                gpus=gpus_per_replica(self._pool.parallel),
                 strict=strict,
                 steps=self._steps,
                 noise=noise(index),
@@ -177,7 +204,7 @@ class _PoolBuilder:
             role=self._pool.role,
             first_replica=first_replica,
             replicas=self.size,
-            gpus_per_replica=parts.tensor,
+            gpus_per_replica=gpus_per_replica(self._pool.parallel),
             hardware=parts.gpu.name,
             peak_flops=parts.gpu.peak(parts.weights) * parts.tensor,
             peak_bytes_per_s=parts.gpu.hbm_bytes_per_s * parts.tensor,

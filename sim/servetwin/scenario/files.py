@@ -171,6 +171,14 @@ def anchor(content: dict[str, Any], folder: Path) -> None:
     cluster = content.get("cluster")
     if isinstance(cluster, dict):
         _anchor_path(cluster, "hardware", _SUFFIXES, folder)
+        topology = cluster.get("topology")
+        if isinstance(topology, dict):
+            _anchor_path(topology, "nic", _SUFFIXES, folder)
+            _anchor_path(topology, "node", _SUFFIXES, folder)
+            nodes = topology.get("node")
+            if isinstance(nodes, dict):
+                for gpu in nodes:
+                    _anchor_path(nodes, gpu, _SUFFIXES, folder)
     pools = cluster.get("pools") if isinstance(cluster, Mapping) else None
     for pool in pools if isinstance(pools, list) else []:
         if isinstance(pool, dict):

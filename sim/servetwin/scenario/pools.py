@@ -12,7 +12,7 @@ from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_tensor, kv_room
 from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
-from servetwin.scenario.schema import ModelReference, Pool, Scenario
+from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
@@ -50,6 +50,11 @@ def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
         if error.path in _PLACES:
             error.path = f"{place}.{_PLACES[error.path]}"
         raise
+
+
+def gpus_per_replica(parallel: Parallel) -> int:
+    """GPUs of a replica."""
+    return parallel.tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
 from servetwin.scenario.engines import CALIBRATIONS, EngineDefaults, largest_graph, rules_version, vllm_defaults
+from servetwin.scenario.idle_topology import resolve_topology
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import TABLES
@@ -22,6 +23,7 @@ from servetwin.scenario.schema import (
     Run,
     Scenario,
 )
+from servetwin.scenario.store import as_written
 
 DEFAULT_REQUESTS = 1000
 """Requests of a run that does not say how many, where the workload has no end of its own."""
@@ -48,7 +50,7 @@ def resolve(scenario: Scenario, catalog: Catalog, raw: Mapping[str, Any] | None 
         CatalogError: something is named that the catalog does not have.
         CapacityError: the scenario cannot exist.
     """
-    written = raw if raw is not None else scenario.model_dump(mode="json", exclude_unset=True)
+    written = raw if raw is not None else as_written(scenario)
     pools, idle = [], []
     for index, merged in enumerate(_merged_pools(scenario)):
         pool, found = _resolve_pool(scenario, merged, f"cluster.pools.{index}", catalog)
@@ -59,15 +61,16 @@ def resolve(scenario: Scenario, catalog: Catalog, raw: Mapping[str, Any] | None 
     shared = pools[0].model if len(everywhere) == 1 else None
     if shared is not None:
         pools = [pool.model_copy(update={"model": None}) for pool in pools]
+    topology, idle_servers = resolve_topology(scenario.cluster.topology, pools, catalog)
     resolved = scenario.model_copy(
         update={
             "model": shared,
-            "cluster": Cluster(pools=tuple(pools), slowdown=scenario.cluster.slowdown),
+            "cluster": Cluster(pools=tuple(pools), topology=topology, slowdown=scenario.cluster.slowdown),
             "physics": _resolve_physics(scenario),
             "run": _resolve_run(scenario),
         }
     )
-    return resolved, idle_places(idle, written, INHERITED)
+    return resolved, [*idle_places(idle, written, INHERITED), *idle_servers]
 
 
 def _merged_pools(scenario: Scenario) -> list[Pool]:

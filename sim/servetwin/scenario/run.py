@@ -16,10 +16,11 @@ from servetwin.results.result import Result
 from servetwin.results.store import PICTURES, SCENARIO, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
 from servetwin.scenario.interruption import Interruption, Stopped
+from servetwin.scenario.links import link_uses
 from servetwin.scenario.load import load, validate_mapping
 from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
-from servetwin.scenario.store import to_yaml
+from servetwin.scenario.store import as_written, to_yaml
 from servetwin.units import MAX_DAYS, MAX_PS
 
 
@@ -79,7 +80,7 @@ def run(
         loaded = load(scenario, changes, catalog)
         scenario, notes = loaded.scenario, loaded.warnings
     elif isinstance(scenario, Mapping) or changes:
-        raw = scenario if isinstance(scenario, Mapping) else scenario.model_dump(mode="json", exclude_unset=True)
+        raw = scenario if isinstance(scenario, Mapping) else as_written(scenario)
         scenario = validate_mapping(raw, catalog, overrides=changes)
     return execute(
         scenario,
@@ -225,6 +226,7 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         steps=cluster.steps,
         warnings=warnings,
         interrupted=cluster.interrupted,
+        links=None if simulation.fabric is None else link_uses(simulation.fabric),
     )
 
 

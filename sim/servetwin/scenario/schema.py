@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -27,6 +25,8 @@ from servetwin.policies import Policy, parse_policy
 from servetwin.policies.admission import Always
 from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
+from servetwin.scenario.part import MOST, Count, Part
+from servetwin.scenario.topology import TopologyOptions
 from servetwin.units import MAX_S
 from servetwin.workload.spec import WorkloadSpec
 
@@ -72,18 +72,8 @@ CALIBRATED = {"vllm": "0.15", "sglang": "0.5", "trtllm": "1.2"}
 """The version of each family that its constants were fitted to."""
 
 Name = Annotated[str, AfterValidator(check_name)]
-_MOST = 10**9
-"""Beyond this a count is a slip of the keyboard."""
-
-Count = Annotated[int, Field(ge=1, le=_MOST)]
 Replicas = Annotated[int, Field(ge=1, le=100_000)]
 ModelReference = str | Mapping[str, Any]
-
-
-class Part(BaseModel):
-    """A part of a scenario: frozen, of strict types, without unknown fields and without infinities."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class Engine(Part):
@@ -174,12 +164,12 @@ class EngineOptions(Part):
     block_size: Count = 16
     prefix_caching: bool = True
     chunked_prefill: bool = True
-    long_prefill_token_threshold: int = Field(default=0, ge=0, le=_MOST)
+    long_prefill_token_threshold: int = Field(default=0, ge=0, le=MOST)
     scheduler_reserve_full_isl: bool = True
     watermark: float = Field(default=0.0, ge=0, lt=1)
     async_scheduling: bool | Literal["auto"] = "auto"
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    num_gpu_blocks_override: int | None = Field(default=None, ge=2, le=_MOST)
+    num_gpu_blocks_override: int | None = Field(default=None, ge=2, le=MOST)
     enforce_eager: bool = False
     max_cudagraph_capture_size: Count | None = None
     scheduling: Scheduling = FirstComeFirstServed()
@@ -219,6 +209,7 @@ class Cluster(Part):
         engine: the engine's settings.
         precision: number formats.
         pools: the pools; one called ``engines`` where none is given.
+        topology: the servers, the network between them, and which GPUs each replica lies on.
         slowdown: multiplies the time of every step; below 1 it would beat the hardware.
     """
 
@@ -228,6 +219,7 @@ class Cluster(Part):
     engine: EngineOptions | None = None
     precision: Precision | None = None
     pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
+    topology: TopologyOptions | None = None
     slowdown: float = Field(default=1.0, ge=1, le=1000)
 
 

@@ -17,9 +17,14 @@ _NOT_HASHED = ("name", "description")
 _NOT_HASHED_OF_RUN = ("seed", "stepping")
 
 
+def as_written(scenario: Scenario) -> dict[str, Any]:
+    """The fields of a scenario that were set, as a file would have them."""
+    return scenario.model_dump(mode="json", exclude_unset=True, by_alias=True)
+
+
 def to_mapping(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data, without what is null or empty."""
-    pruned = _prune(scenario.model_dump(mode="json"))
+    pruned = _prune(scenario.model_dump(mode="json", by_alias=True))
     assert isinstance(pruned, dict)
     if not scenario.physics.jitter:
         # No noise is what every scenario has that does not say otherwise.
@@ -72,6 +77,10 @@ def _with_files(scenario: Scenario) -> dict[str, Any]:
             owner["model"].pop("_name_or_path", None)
         if owner.get("hardware", "").endswith((".yaml", ".yml", ".json")):
             owner["hardware"] = _file_hash(Path(owner["hardware"]))
+    topology = mapping["cluster"].get("topology", {})
+    for key in ("node", "nic"):
+        if str(topology.get(key)).endswith((".yaml", ".yml", ".json")):
+            topology[key] = _file_hash(Path(topology[key]))
     return mapping
 
 

@@ -27,7 +27,6 @@ class Unbuilt(NamedTuple):
 
 UNBUILT = (
     Unbuilt("control", "planners, autoscalers and faults"),
-    Unbuilt("cluster.topology", "nodes and networks between replicas"),
     Unbuilt("cluster.transfer", "the transfer of KV cache between pools"),
     Unbuilt("pool.speculation", "speculative decoding"),
     Unbuilt("pool.kv_tiers", "KV cache outside the GPU"),

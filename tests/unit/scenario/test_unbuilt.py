@@ -16,7 +16,6 @@ from servetwin.scenario.store import to_yaml
     ("path", "part"),
     [
         ("control", {"control": {"autoscaler": {}}}),
-        ("cluster.topology", {"cluster": {"topology": {"nodes": 2}}}),
         ("cluster.transfer", {"cluster": {"transfer": {"mode": "pull"}}}),
         ("cluster.speculation", {"cluster": {"speculation": {"method": "eagle3", "k": 3}}}),
         ("cluster.kv_tiers", {"cluster": {"kv_tiers": [{"kind": "cpu"}]}}),

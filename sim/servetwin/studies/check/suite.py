@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import ScenarioError
 from servetwin.scenario.messages import as_error, explain
-from servetwin.scenario.schema import Name, Part, name_of
+from servetwin.scenario.part import Part
+from servetwin.scenario.schema import Name, name_of
 from servetwin.studies.check.tolerance import Tolerance
 
 _SEEDS = (0, 1, 2, 3, 4)

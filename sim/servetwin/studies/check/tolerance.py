@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from servetwin.scenario.schema import Part
+from servetwin.scenario.part import Part
 from servetwin.studies.check.metrics import EITHER, Direction, direction
 
 DEFAULT = "default"

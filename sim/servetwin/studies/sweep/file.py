@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, NonNegativeInt, Tag, ValidationError,
 from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import ScenarioError
 from servetwin.scenario.messages import as_error, explain
-from servetwin.scenario.schema import Part
+from servetwin.scenario.part import Part
 
 MOST_POINTS = 1_000_000
 """Beyond this a sweep is a slip of the keyboard."""

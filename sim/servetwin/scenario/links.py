@@ -1,0 +1,59 @@
+"""The network of a simulation: its links, what others send over them, and what the results say about both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from servetwin.fabric.background import Background
+from servetwin.fabric.flows import Fabric
+from servetwin.fabric.topology import Topology
+from servetwin.kernel import Environment
+from servetwin.results.links import LinkUse
+from servetwin.scenario.idle_topology import paths_of
+from servetwin.scenario.network import Layout
+from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
+from servetwin.units import seconds_to_ps
+
+_BYTES_PER_GB = 10**9
+
+
+def open_network(
+    env: Environment, topology: Topology, background: Sequence[BackgroundTraffic], lasts: Callable[[], bool]
+) -> Fabric:
+    """The links of a topology, with the traffic of others on them.
+
+    Args:
+        env: the environment.
+        topology: the servers.
+        background: the traffic of others.
+        lasts: whether requests are still on their way; no other traffic begins afterwards.
+    """
+    fabric = Fabric(env, topology.links)
+    for index, traffic in enumerate(background):
+        Background(
+            env,
+            fabric,
+            [path for path in paths_of(topology, traffic) if path],
+            round(traffic.gigabytes * _BYTES_PER_GB),
+            seconds_to_ps(traffic.start_s),
+            None if traffic.every_s is None else seconds_to_ps(traffic.every_s),
+            lasts,
+            index,
+        )
+    return fabric
+
+
+def network_remarks(topology: TopologyOptions, layout: Layout) -> list[str]:
+    """What the user should know about the network, in sentences."""
+    if topology.background or any(layout.span(replica).domains > 1 for replica in range(len(layout.placed))):
+        return []
+    return [
+        "cluster.topology changes no time here: every replica lies in one link domain, and nothing else is sent over "
+        "the network (check network-without-traffic)"
+    ]
+
+
+def link_uses(fabric: Fabric) -> list[LinkUse]:
+    """What each link carried, with the accounts checked."""
+    fabric.audit()
+    return [LinkUse(link.name, link.bytes_per_s, link.change_times_ps, link.change_rates) for link in fabric.links]
