@@ -174,8 +174,10 @@ def _kind(schema: Schema) -> str:
     for key in ("anyOf", "oneOf"):
         if key in schema:
             return _alternatives(schema[key])
+    if "prefixItems" in schema:
+        return f"pair of a {' and a '.join(_kind(item) for item in schema['prefixItems'])}"
     if schema.get("type") == "array":
-        items = schema.get("items") or schema.get("prefixItems", [{}])[0]
+        items = schema.get("items")
         return f"list of {_kind(items)}" if items else "list"
     names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
     return names.get(schema.get("type", ""), "mapping") + _bounds(schema)

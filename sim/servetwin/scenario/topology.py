@@ -38,7 +38,8 @@ class BackgroundTraffic(Part):
         to: a node, all of whose GPUs receive, or one GPU as ``[node, gpu]``.
         gigabytes: length of a transfer [GB], in equal parts over the GPUs of a node.
         start_s: when the first begins [s].
-        every_s: when the next begin after it [s], as long as requests are on their way; null = there is only one.
+        every_s: from the beginning of one to that of the next [s], as long as requests are on their way; null = there
+            is only one.
     """
 
     source: Index | GpuPlace = Field(alias="from")
