@@ -139,16 +139,23 @@ def build(
     found = remarks(scenario, [builder.parts for builder in builders])
     prices = [builder.prices for builder in builders]
     simulation = Simulation(scenario, env, cluster, stream, source, recorder, found, prices, catalog)
-    options = scenario.cluster.topology
-    if options is not None:
-        simulation.remarks += network_remarks(options, simulation.layout)
-        simulation.fabric = open_network(
-            env,
-            simulation.layout.topology,
-            options.background,
-            lambda: not source.exhausted or bool(gateway.in_flight),
-        )
+    _add_network(simulation)
     return simulation
+
+
+def _add_network(simulation: Simulation) -> None:
+    """Give the simulation of a scenario with a topology its links, and the traffic of others on them."""
+    options = simulation.scenario.cluster.topology
+    if options is None:
+        return
+    source, gateway = simulation.source, simulation.cluster.gateway
+    simulation.remarks += network_remarks(options, simulation.layout)
+    simulation.fabric = open_network(
+        simulation.env,
+        simulation.layout.topology,
+        options.background,
+        lambda: not source.exhausted or bool(gateway.in_flight),
+    )
 
 
 class _PoolBuilder:

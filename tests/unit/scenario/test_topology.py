@@ -230,6 +230,20 @@ def test_links_parquet(tmp_path: Path, wide: dict[str, Any]) -> None:
     assert not (tmp_path / "links.parquet").exists()
 
 
+def test_the_stepping_levels_agree(tmp_path: Path, wide: dict[str, Any]) -> None:
+    """On what the links carried, and when the traffic ended, to the byte."""
+    traffic = [
+        {"from": 0, "to": 1, "gigabytes": 0.3, "every_s": 0.007},
+        {"from": [0, 5], "to": [1, 2], "gigabytes": 1, "start_s": 0.1, "every_s": 0.05},
+    ]
+    scenario = with_topology(wide, placement=STRADDLING, background=traffic)
+    written = []
+    for level in ("skip-ahead", "every-step", "every-operation"):
+        servetwin.run(scenario, out=tmp_path / level, run__stepping=level)
+        written.append((tmp_path / level / "links.parquet").read_bytes())
+    assert written[0] == written[1] == written[2]
+
+
 def test_a_topology_belongs_to_the_configuration(load_it: Load, wide: dict[str, Any]) -> None:
     plain = config_hash(load_it(wide).scenario)
     assert config_hash(load_it(with_topology(wide, nodes=3)).scenario) != plain
