@@ -41,7 +41,7 @@ def simulate(
     for number, (start, end, path) in enumerate(busy):
 
         def occupy(number: int = number, path: tuple[int, ...] = path) -> None:
-            found[number] = network.fabric.occupy(path, number, lambda: None)
+            found[number] = network.fabric.occupy(path, number, lambda _cause: None)
 
         network.at(start, occupy)
         network.at(end, lambda number=number: network.fabric.release(found[number]))

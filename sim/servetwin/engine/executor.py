@@ -11,7 +11,14 @@ from servetwin.engine.audit import audit_rank
 from servetwin.engine.device import Device
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
-from servetwin.engine.protocols import EVERY_OPERATION, SKIP_AHEAD, EngineSettings, KVConnector, Scheduler
+from servetwin.engine.protocols import (
+    EVERY_OPERATION,
+    SKIP_AHEAD,
+    EngineSettings,
+    KVConnector,
+    Scheduler,
+    SharedLinks,
+)
 from servetwin.engine.rank import Rank
 from servetwin.engine.steps import StepMaker
 from servetwin.kernel import BOUNDARY, Environment, Nap, priority
@@ -42,6 +49,7 @@ class Executor:
         steps: makes the steps; replicas with the same ``step_time`` and ``settings`` may share it. None = its own.
         noise: the factor on the time of the next step that is planned, one of its own for each step, or None. No two
             steps are equal then, so every step is taken alone at all levels.
+        links: the links of its collectives where others use them too, or None. A step has the share of its start.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class Executor:
         connector: KVConnector | None = None,
         steps: StepMaker | None = None,
         noise: Callable[[], float] | None = None,
+        links: SharedLinks | None = None,
     ) -> None:
         self.index = index
         self.gpus = gpus
@@ -96,6 +105,11 @@ class Executor:
         #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
         self._put_off = False
         self._front_end_ps = 0
+        self._links = links
+        #: Whether the links know that work is under way.
+        self._begun = False
+        #: Whether the run ends where the share of the links changes, in the middle of planned steps.
+        self._reshare = False
         #: The longest prompt + output that can run here.
         self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
         env.process(self._run())
@@ -155,10 +169,10 @@ class Executor:
             accounts.step_cut_off(self._step, done, now - begun)
             if self._may_cut and self._depth and done == series.count - 1 and begun < now:
                 # The last step of the run has begun, and with it the plan of the next was made.
-                self.rank.pipeline.clear()
-                self.rank.plan_series(series.count - self._planned)
+                self._plan_run(series.count)
                 self.rank.skip_outputs(self._step, done)
-                self._plan_late(begun)
+                if not self._reshare:
+                    self._plan_late(begun)
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
@@ -187,6 +201,8 @@ class Executor:
                     rank.plan_decodes()
                 rank.plan_ahead(now, ahead)
                 if not pipeline:
+                    if self._begun:
+                        self._leave_links()
                     incoming = rank.incoming
                     yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
                     continue
@@ -210,7 +226,10 @@ class Executor:
         self._busy = True
         self._may_cut = False
         self._head = None
-        self._step = step = self.rank.pipeline[0]
+        step = self.rank.pipeline[0]
+        if self._links is not None:
+            step = self._sharing(step)
+        self._step = step
         series.start_ps = now
         series.count = 1
         series.first_ps = step.total_ps
@@ -238,8 +257,12 @@ class Executor:
             step = rank.steps.decodes(rank)
         else:
             return False
+        if self._links is not None:
+            step = self._sharing(step)
+            head = None if head is None else self._sharing(head)
         series = self._series
         self._busy = self._may_cut = True
+        self._reshare = False
         self._head = head
         self._step = step
         self._planned = planned
@@ -259,27 +282,75 @@ class Executor:
         """
         series = self._series
         count = series.first_boundary_from(ready_ps) + self._depth
-        if count >= series.count:
+        if count > series.count:
+            return False
+        # The plan of the step behind the run is to see the request.
+        self._reshare = False
+        if count == series.count:
             return False
         series.count = count
         return True
+
+    # -- links that others use too -------------------------------------------------------------------------------
+
+    def _sharing(self, step: PlannedStep) -> PlannedStep:
+        """``step``, which starts now or later in the run that starts now, with today's share of the links."""
+        links = self._links
+        assert links is not None
+        if not self._begun:
+            self._begun = True
+            links.begin(self._share_changed)
+        return self.rank.steps.sharing(step, links.crowd)
+
+    def _leave_links(self) -> None:
+        assert self._links is not None
+        self._begun = False
+        self._links.end()
+
+    def _share_changed(self, cause: int) -> None:
+        """Another replica (``cause``) or a transfer (-1) changes the share of the links, now: steps that start after
+        it are not those of the run any more."""
+        if not (self._busy and self._may_cut):
+            return
+        series, now = self._series, self._env._now
+        count = series.first_boundary_from(now if cause < self.index else now + 1)
+        if not count and self._head is None:
+            # The step that starts at this very instant has started.
+            count = 1
+        if count < series.count:
+            series.count = count
+            self._reshare = True
+            self._nap.shorten(series.boundary(count))
 
     def _end_run(self) -> None:
         """Bring the plan to where it would be had each step of the run been planned in its turn, and account for it."""
         rank, series, head = self.rank, self._series, self._head
         now = self._env._now
         count = series.count
-        rank.pipeline.clear()
-        rank.plan_series(count - self._planned)
+        self._plan_run(count)
         if head is not None:
             self.accounts.step_ended(head, series.start_ps - head.total_ps, series.start_ps)
             if not count:
                 return
         self.accounts.series_ended(self._step, series, count)
         rank.skip_outputs(self._step, count - 1)
-        if self._depth:
+        if self._depth and not self._reshare:
             self._plan_late(now - series.first_ps - (count - 1) * series.growth_ps)
         complete(rank, self._step, now)
+
+    def _plan_run(self, count: int) -> None:
+        """Plan the ``count`` steps of the run that had not been planned one by one before it.
+
+        A run that ends where the share of its links changes has more of its kind behind it, which are planned too.
+        """
+        rank = self.rank
+        pipeline = rank.pipeline
+        del pipeline[: count if self._head is None else 1]
+        if count > self._planned:
+            rank.plan_series(count - self._planned)
+        if self._reshare:
+            while len(pipeline) < self._depth:
+                rank.plan_decodes()
 
     def _plan_late(self, begun_ps: int) -> None:
         """Make the plan of the step after the run, which was due when the last step of the run began.

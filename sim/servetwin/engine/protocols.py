@@ -54,6 +54,26 @@ class EngineSettings:
     output_ps_per_request: int = 0
 
 
+class SharedLinks(Protocol):
+    """The links over which a replica's collectives go, which others use too."""
+
+    #: Who shares the fullest of the links with the replica while it works, itself included; 1 = it is alone.
+    crowd: int
+
+    def begin(self, changed: Callable[[int], None]) -> None:
+        """The replica's work begins, now.
+
+        Args:
+            changed: called whenever ``crowd`` changes from now on, with who has changed it: the index of another
+                replica, or -1 for a transfer. Steps that start from now on have the new share, those of the same
+                instant too if they come after it: a replica's steps start in the order of the replicas' indices,
+                and after what is sent at that instant has arrived.
+        """
+
+    def end(self) -> None:
+        """The replica has nothing to do from now on."""
+
+
 class Scheduler(Protocol):
     """The order of the waiting queue and the choice of the victim.
 

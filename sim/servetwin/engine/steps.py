@@ -69,6 +69,18 @@ class StepMaker:
             batch.version, held, rank.released, late, size, context, context,
         )  # fmt: skip
 
+    def sharing(self, step: PlannedStep, crowd: int) -> PlannedStep:
+        """``step`` as it is when ``crowd`` share the links of its collectives."""
+        if crowd == 1:
+            return step
+        shape = step.shape_after(0).sharing(1 / crowd)
+        price = self._price(shape)
+        return PlannedStep(
+            shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
+            price.compute_growth_ps, step.version, step.held, step.released, step.late, step.emitted, step.context,
+            step.attended, step.prefill_tokens, step.completing, step.recomputed,
+        )  # fmt: skip
+
     def _decode_price(self, size: int) -> _DecodePrice:
         shape = self._decoding(size, (0,), (size,))
         price = self._price(shape)

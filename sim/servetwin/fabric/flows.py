@@ -22,6 +22,9 @@ from servetwin.fabric.links import WORK_UNIT, Link
 from servetwin.kernel import FLOW_END, Environment, Nap, priority
 from servetwin.specs import Link as LinkSpec
 
+FLOW = -1
+"""Stands for a flow where the index of a replica says who has changed a share."""
+
 
 class Occupant:
     """A busy replica whose steps send collectives over links.
@@ -34,7 +37,7 @@ class Occupant:
 
     __slots__ = ("crowd", "index", "links", "on_share")
 
-    def __init__(self, index: int, links: tuple[Link, ...], on_share: Callable[[], None] | None) -> None:
+    def __init__(self, index: int, links: tuple[Link, ...], on_share: Callable[[int], None] | None) -> None:
         self.index = index
         self.links = links
         self.on_share = on_share
@@ -106,23 +109,24 @@ class Fabric:
             self._tell_occupants(links)
         self._arm()
 
-    def occupy(self, path: tuple[int, ...], index: int = 0, on_share: Callable[[], None] | None = None) -> Occupant:
+    def occupy(self, path: tuple[int, ...], index: int = 0, on_share: Callable[[int], None] | None = None) -> Occupant:
         """From now on, a replica that sends collectives over ``path`` counts as one more flow on each of its links.
 
         Args:
             path: the links that it uses.
             index: the replica's index: who is told first of changes at the same instant.
-            on_share: called whenever its ``share`` changes, except by this call itself.
+            on_share: called whenever its ``share`` changes, except by this call itself, with the index of the replica
+                that comes or goes, or ``FLOW``: who is first at the same instant.
         """
         links = tuple(self.links[link] for link in path)
         occupant = Occupant(index, links, on_share)
-        self._change_occupants(links, lambda link: link.occupants.update({occupant: None}), occupant)
+        self._change_occupants(occupant, lambda link: link.occupants.update({occupant: None}), comes=True)
         return occupant
 
     def release(self, occupant: Occupant) -> None:
         """The replica's work has ended, now."""
         occupant.on_share = None
-        self._change_occupants(occupant.links, lambda link: link.occupants.pop(occupant), None)
+        self._change_occupants(occupant, lambda link: link.occupants.pop(occupant), comes=False)
 
     def count_collective(self, path: tuple[int, ...], size: int) -> None:
         """Account for ``size`` bytes that a collective has sent over each link of ``path`` [B]."""
@@ -208,10 +212,8 @@ class Fabric:
 
     # -- occupants -----------------------------------------------------------------------------------------------
 
-    def _change_occupants(
-        self, links: tuple[Link, ...], change: Callable[[Link], object], newcomer: Occupant | None
-    ) -> None:
-        now = self._env._now
+    def _change_occupants(self, occupant: Occupant, change: Callable[[Link], object], *, comes: bool) -> None:
+        now, links = self._env._now, occupant.links
         for component in self._components(links):
             self._settle(component, now)
         for link in links:
@@ -220,13 +222,13 @@ class Fabric:
             component.advance(now)
             component.alive = False
             self._form(component.bundles, now)
-        if newcomer is not None:
-            newcomer.crowd = max((link.users for link in links), default=1)
-        self._tell_occupants(links)
+        if comes:
+            occupant.crowd = max((link.users for link in links), default=1)
+        self._tell_occupants(links, occupant.index)
         self._arm()
 
-    def _tell_occupants(self, links: Iterable[Link]) -> None:
-        """Tell those on ``links``, and where flows have departed, whose share has changed."""
+    def _tell_occupants(self, links: Iterable[Link], cause: int = FLOW) -> None:
+        """Tell those on ``links``, and where flows have departed, whose share ``cause`` has changed."""
         touched = [*links, *self._departed]
         self._departed.clear()
         changed = []
@@ -237,7 +239,7 @@ class Fabric:
                 changed.append(occupant)
         for occupant in sorted(changed, key=lambda one: one.index):
             if occupant.on_share is not None:
-                occupant.on_share()
+                occupant.on_share(cause)
 
     # -- the alarm -----------------------------------------------------------------------------------------------
 

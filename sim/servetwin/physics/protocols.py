@@ -57,6 +57,13 @@ class StepShape:
         self.link_share = link_share
         self.stretch = stretch
 
+    def sharing(self, link_share: float) -> StepShape:
+        """The same with another share of the links."""
+        return StepShape(
+            self.tokens, self.padded_tokens, self.graph, self.requests, self.decodes, self.context, self.growing,
+            self.chunks, self.width, link_share, self.stretch,
+        )  # fmt: skip
+
 
 class StepPrice:
     """The price of a step, in whole picoseconds, and how it grows when every decode's context grows by one token.

@@ -12,6 +12,7 @@ from servetwin import __version__
 from servetwin.catalog.find import Catalog
 from servetwin.cluster.cluster import Cluster
 from servetwin.cluster.gateway import Gateway
+from servetwin.cluster.links import ReplicaLinks
 from servetwin.cluster.pool import Pool as ClusterPool
 from servetwin.cluster.replica import Replica
 from servetwin.engine.executor import Executor
@@ -50,7 +51,7 @@ Progress = Callable[[int, int | None, int], None]
 _PROGRESS_EVERY = 256
 
 
-@dataclass
+@dataclass(slots=True)
 class Simulation:
     """Everything that takes part in a run.
 
@@ -63,8 +64,7 @@ class Simulation:
         recorder: keeps what happens.
         remarks: what the user should know before trusting the results.
         prices: what prices the steps of each pool.
-        catalog: where servers are found.
-        fabric: the links and what goes over them, where the scenario has a topology.
+        network: the links between the GPUs.
     """
 
     scenario: Scenario
@@ -75,17 +75,7 @@ class Simulation:
     recorder: Recorder
     remarks: list[str]
     prices: list[RooflineStepTime]
-    catalog: Catalog
-    fabric: Fabric | None = None
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Which GPUs each replica lies on; without a topology packed on as many servers as that takes.
-
-        Made when somebody asks, for profiles of servers take longer to read than a short run takes.
-        """
-        cluster = self.scenario.cluster
-        return layout_of(cluster.topology, cluster.pools, self.catalog)
+    network: _Network
 
 
 def build(
@@ -129,33 +119,53 @@ def build(
         seats=sum((pool.replicas or 1) * (pool.engine.max_num_seqs or 0) for pool in pools),
     )
     gateway = Gateway(env, scenario.admission.build(context), scenario.router.build(context), recorder)
-    parts = [(builder.pool(env, gateway, recorder, context, strict), builder.size) for builder in builders]
-    cluster = Cluster(env, gateway, parts, recorder)
     source = Source(env, stream, gateway.submit)
+    network = _Network(scenario, catalog, env, lambda: not source.exhausted or bool(gateway.in_flight))
+    parts = [(builder.pool(env, gateway, recorder, context, network, strict), builder.size) for builder in builders]
+    cluster = Cluster(env, gateway, parts, recorder)
     if stream.reacts:
         gateway.on_finished = source.finished
     if progress is not None:
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
-    found = remarks(scenario, [builder.parts for builder in builders])
+    found = [*remarks(scenario, [builder.parts for builder in builders]), *network.remarks]
     prices = [builder.prices for builder in builders]
-    simulation = Simulation(scenario, env, cluster, stream, source, recorder, found, prices, catalog)
-    _add_network(simulation)
-    return simulation
+    return Simulation(scenario, env, cluster, stream, source, recorder, found, prices, network)
 
 
-def _add_network(simulation: Simulation) -> None:
-    """Give the simulation of a scenario with a topology its links, and the traffic of others on them."""
-    options = simulation.scenario.cluster.topology
-    if options is None:
-        return
-    source, gateway = simulation.source, simulation.cluster.gateway
-    simulation.remarks += network_remarks(options, simulation.layout)
-    simulation.fabric = open_network(
-        simulation.env,
-        simulation.layout.topology,
-        options.background,
-        lambda: not source.exhausted or bool(gateway.in_flight),
-    )
+class _Network:
+    """The links of a scenario with a topology, with the traffic of others on them.
+
+    Args:
+        scenario: the resolved scenario.
+        catalog: where servers are found.
+        env: the environment.
+        lasts: whether requests are still on their way.
+    """
+
+    def __init__(self, scenario: Scenario, catalog: Catalog, env: Environment, lasts: Callable[[], bool]) -> None:
+        self._cluster, self._catalog = scenario.cluster, catalog
+        options = scenario.cluster.topology
+        #: The links and what goes over them; None without a topology.
+        self.fabric: Fabric | None = None
+        self.remarks: list[str] = []
+        if options is not None:
+            self.fabric = open_network(env, self.layout.topology, options.background, lasts)
+            self.remarks = network_remarks(options, self.layout)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which GPUs each replica lies on; without a topology packed on as many servers as that takes.
+
+        Made when somebody asks, for profiles of servers take longer to read than a short run takes.
+        """
+        return layout_of(self._cluster.topology, self._cluster.pools, self._catalog)
+
+    def links_of(self, replica: int) -> ReplicaLinks | None:
+        """The links of a replica's collectives; None where it has none or there is no network."""
+        if self.fabric is None:
+            return None
+        path = self.layout.topology.collective_links(self.layout.placed[replica])
+        return ReplicaLinks(self.fabric, path, replica) if path else None
 
 
 class _PoolBuilder:
@@ -177,7 +187,13 @@ class _PoolBuilder:
         self._steps = StepMaker(self._settings, self._step_time)
 
     def pool(
-        self, env: Environment, gateway: Gateway, log: Recorder, context: PolicyContext, strict: bool
+        self,
+        env: Environment,
+        gateway: Gateway,
+        log: Recorder,
+        context: PolicyContext,
+        network: _Network,
+        strict: bool,
     ) -> ClusterPool:
         """The pool, which makes a replica whenever the cluster wants one."""
 
@@ -198,6 +214,7 @@ class _PoolBuilder:
                 strict=strict,
                 steps=self._steps,
                 noise=noise(index),
+                links=network.links_of(index),
             )
             return Replica(index, self._index, executor)
 

@@ -226,7 +226,7 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         steps=cluster.steps,
         warnings=warnings,
         interrupted=cluster.interrupted,
-        links=None if simulation.fabric is None else link_uses(simulation.fabric),
+        links=None if simulation.network.fabric is None else link_uses(simulation.network.fabric),
     )
 
 

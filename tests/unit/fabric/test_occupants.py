@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.fabric.networks import GB, MS, Network
 
-from servetwin.fabric.flows import Occupant
+from servetwin.fabric.flows import FLOW, Occupant
 
 
 def test_its_share_is_that_of_a_flow_on_its_fullest_link() -> None:
@@ -15,9 +15,10 @@ def test_its_share_is_that_of_a_flow_on_its_fullest_link() -> None:
 
     def occupy() -> None:
         occupants.append(network.fabric.occupy((0, 1), 3, note))
-        note()
+        note(FLOW)
 
-    def note() -> None:
+    def note(cause: int) -> None:
+        assert cause == FLOW
         seen.append((network.env.now, occupants[0].share))
 
     network.at(0, occupy)
@@ -42,19 +43,19 @@ def test_a_flow_is_slower_while_a_replica_works() -> None:
 
 def test_replicas_share_with_each_other_and_are_told_in_their_order() -> None:
     network = Network([(10 * GB, 0)])
-    told: list[tuple[int, int, float]] = []
+    told: list[tuple[int, int, int, float]] = []
     occupants: dict[int, Occupant] = {}
 
     def occupy(index: int) -> None:
         occupants[index] = network.fabric.occupy(
-            (0,), index, lambda: told.append((network.env.now, index, occupants[index].share))
+            (0,), index, lambda cause: told.append((network.env.now, index, cause, occupants[index].share))
         )
 
     for index in (2, 0, 1):
         network.at(0, lambda index=index: occupy(index), index=5 - index)
     network.at(MS, lambda: network.fabric.release(occupants[0]))
     network.run()
-    assert told[-2:] == [(MS, 1, 1 / 2), (MS, 2, 1 / 2)]
+    assert told[-2:] == [(MS, 1, 0, 1 / 2), (MS, 2, 0, 1 / 2)]
     assert [occupants[index].crowd for index in (1, 2)] == [2, 2]
 
 
@@ -64,7 +65,7 @@ def test_who_is_told_may_send_at_once() -> None:
     network.at(0, lambda: network.fabric.occupy((0,), 0, again))
     sent: list[int] = []
 
-    def again() -> None:
+    def again(cause: int) -> None:
         if len(sent) < 3:
             sent.append(network.env.now)
             network.fabric.send((0,), GB, lambda: None)

@@ -69,10 +69,10 @@ def test_without_a_topology_replicas_are_packed(load_it: Load, base: dict[str, A
     scenario = load_it(base).scenario
     assert "topology" not in to_mapping(scenario)["cluster"]
     simulation = build(scenario)
-    assert simulation.fabric is None
-    assert simulation.layout.placed == ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11))
-    assert simulation.layout.topology.gpus == 16
-    assert simulation.layout.span(2).inside_bytes_per_s == 450e9
+    assert simulation.network.fabric is None
+    assert simulation.network.layout.placed == ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11))
+    assert simulation.network.layout.topology.gpus == 16
+    assert simulation.network.layout.span(2).inside_bytes_per_s == 450e9
 
 
 @pytest.mark.parametrize(("hardware", "domains"), [("l40s", 4), ("rtx-4090", 1), ("h100-nvl", 1)])
@@ -80,7 +80,7 @@ def test_gpus_without_a_server_or_nvlink(load_it: Load, base: dict[str, Any], ha
     """Where the catalogue has no server, its size is that of the link domain."""
     base["cluster"] |= {"hardware": hardware, "replicas": 2, "parallel": {"tensor": 2 if hardware == "h100-nvl" else 4}}
     base["cluster"]["engine"] = {"max_model_len": 2048}
-    assert build(load_it(base).scenario).layout.span(1).domains == domains
+    assert build(load_it(base).scenario).network.layout.span(1).domains == domains
 
 
 def test_pools_with_different_gpus_have_servers_of_their_own(load_it: Load, base: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ def test_pools_with_different_gpus_have_servers_of_their_own(load_it: Load, base
     topology = to_mapping(scenario)["cluster"]["topology"]
     assert topology["node"] == {"h100-sxm": "hgx-h100", "l40s": "l40s-8x"}
     assert topology["nodes"] == {"h100-sxm": 2, "l40s": 1}
-    layout = build(scenario).layout
+    layout = build(scenario).network.layout
     assert layout.placed == ((0,), (8,), (1,), (16, 17), (18, 19))
     assert layout.span(4).across_bytes_per_s == 32e9
     base["cluster"]["topology"]["nodes"] = 2
@@ -204,16 +204,16 @@ def test_other_traffic_runs_as_long_as_requests_are_on_their_way(load_it: Load, 
     simulation = build(load_it(with_topology(wide, placement=STRADDLING, background=[traffic])).scenario)
     plain = build(load_it(with_topology(wide, placement=STRADDLING)).scenario)
     ends = [one.cluster.run() for one in (simulation, plain)]
-    assert ends[0] == ends[1]
-    fabric = simulation.fabric
+    assert ends[0] > ends[1]
+    fabric = simulation.network.fabric
     assert fabric is not None
     times = -(-ends[0] // 10**11)
     assert fabric.started == fabric.ended == 8 * times
     nic = next(link.index for link in fabric.links if link.name == "node0/gpu3/nic-out")
     assert fabric.bytes_sent(nic) == times * 10**10 // 8
     more = events_popped(simulation.env) - events_popped(plain.env)
-    # To begin, once more in vain, and for eight ends at the same instant.
-    assert more <= 2 * times + 1
+    # To begin, for eight ends at the same instant, and where the replica's steps change their share in a run.
+    assert more <= 4 * times + 1
 
 
 def test_links_parquet(tmp_path: Path, wide: dict[str, Any]) -> None:
@@ -254,4 +254,4 @@ def test_paths_of_profiles_are_seen_from_the_file(
 ) -> None:
     write({"name": "slow", "bandwidth": {"value": "1 GB/s", "source": "us", "date": "2026-11-30"}}, "slow.yaml")
     scenario = load_it(with_topology(wide, nodes=3, nic="./slow.yaml")).scenario
-    assert build(scenario).layout.topology.servers[0].node.nic.bytes_per_s == 1e9
+    assert build(scenario).network.layout.topology.servers[0].node.nic.bytes_per_s == 1e9

@@ -1,0 +1,106 @@
+"""Replicas that share links with transfers and with each other: the three stepping levels give the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import servetwin
+from servetwin.engine.protocols import STEPPING
+
+
+@st.composite
+def transfers(draw: st.DrawFn, gpus: int) -> dict[str, Any]:
+    ends = draw(st.lists(st.integers(0, gpus - 1), min_size=2, max_size=2, unique=True))
+    return {
+        "from": [0, ends[0]], "to": [0, ends[1]], "gigabytes": draw(st.sampled_from((0.001, 0.3, 2, 20))),
+        "start_s": draw(st.sampled_from((0.0, 0.1, 0.3337))),
+        "every_s": draw(st.sampled_from((None, 0.0371, 0.11, 0.25))),
+    }  # fmt: skip
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    replicas, tensor = draw(st.sampled_from(((1, 2), (2, 2), (3, 2), (1, 4), (2, 4))))
+    engine = {
+        "max_model_len": 2048, "async_scheduling": draw(st.booleans()),
+        "num_gpu_blocks_override": draw(st.sampled_from((140, 400, 20_000))),
+        "max_num_batched_tokens": draw(st.sampled_from((256, 2048))),
+    }  # fmt: skip
+    return {
+        "name": "shared", "model": "llama-3.1-8b",
+        "cluster": {
+            "hardware": "h100-sxm", "replicas": replicas, "parallel": {"tensor": tensor}, "engine": engine,
+            "topology": {"background": draw(st.lists(transfers(replicas * tensor), min_size=1, max_size=5))},
+        },
+        "workload": {
+            "arrivals": {"process": "poisson", "rate_per_s": draw(st.sampled_from((20, 100)))},
+            "prompts": {"distribution": "uniform", "min": 10, "max": 900},
+            "outputs": {"distribution": "uniform", "min": 1, "max": 120},
+        },
+        "run": {"requests": 40, "seed": draw(st.integers(0, 5))},
+    }  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(scenarios())
+def test_levels_agree_on_links_that_are_shared(scenario: dict[str, Any]) -> None:
+    seen = []
+    for level in STEPPING:
+        result = servetwin.run(scenario, run__stepping=level, strict=True)
+        counted = {key: value for key, value in result.summary().items() if key not in HOST}
+        seen.append((counted, result.requests().to_csv(), result.ledger(), result.links()))
+    for summary, requests, ledger, links in seen[1:]:
+        assert summary == seen[0][0]
+        assert requests == seen[0][1]
+        assert ledger == seen[0][2]
+        assert links.equals(seen[0][3])
+
+
+HOST = ("wall_s", "cpu_s", "started_at", "out", "events", "warnings", "config_hash")
+
+
+def busy(**topology: Any) -> dict[str, Any]:
+    return {
+        "name": "one", "model": "llama-3.1-70b",
+        "cluster": {
+            "hardware": "h100-sxm", "parallel": {"tensor": 4}, "engine": {"max_model_len": 2048},
+            **({"topology": topology} if topology else {}),
+        },
+        "workload": {
+            "arrivals": {"process": "poisson", "rate_per_s": 10},
+            "prompts": {"distribution": "constant", "value": 512}, "outputs": {"distribution": "constant", "value": 64},
+        },
+        "run": {"requests": 30},
+    }  # fmt: skip
+
+
+def communication(**topology: Any) -> float:
+    return servetwin.run(busy(**topology)).ledger()["total"]["seconds"]["exposed_communication"]
+
+
+def test_transfers_over_the_links_of_a_replica_slow_its_collectives() -> None:
+    """A transfer that lasts as long as the run leaves the collectives half of two ports, two of them a third."""
+    alone = communication()
+    one = communication(background=[{"from": [0, 0], "to": [0, 1], "gigabytes": 10_000}])
+    two = communication(background=[{"from": [0, 0], "to": [0, 1], "gigabytes": 10_000}] * 2)
+    assert alone < one < two < 3 * alone
+
+
+def test_a_transfer_that_ends_gives_the_links_back() -> None:
+    short = communication(background=[{"from": [0, 0], "to": [0, 1], "gigabytes": 100, "start_s": 1.0}])
+    whole = communication(background=[{"from": [0, 0], "to": [0, 1], "gigabytes": 10_000, "start_s": 1.0}])
+    assert communication() < short < whole
+
+
+@pytest.mark.parametrize("level", STEPPING)
+def test_two_replicas_never_share_ports(level: str) -> None:
+    """Each GPU has ports of its own: replicas inside one server leave each other alone."""
+    scenario = busy(nodes=1)
+    with_topology = servetwin.run(scenario, cluster__replicas=2, run__stepping=level).summary()
+    del scenario["cluster"]["topology"]
+    without = servetwin.run(scenario, cluster__replicas=2, run__stepping=level).summary()
+    assert with_topology["tpot_ms.mean"] == without["tpot_ms.mean"]
