@@ -72,7 +72,7 @@ def test_while_a_comparison_is_written(trapped: Trapped, tmp_path: Path) -> None
     ended, out, err = trapped("compare", "servetwin.studies.compare.writing", "write_json")
     assert (ended, err) == (130, "interrupted after 2 of 2 runs: the comparison of 1 seed is in o, without a picture\n")
     assert "change against small" in out
-    assert [file.name for file in (tmp_path / "o").iterdir()] == ["compare.json"]
+    assert {file.name for file in (tmp_path / "o").iterdir()} == {"compare.json", "runs"}
 
 
 def test_while_a_comparison_is_drawn(trapped: Trapped, tmp_path: Path) -> None:
