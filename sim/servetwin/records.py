@@ -101,6 +101,23 @@ class RunLog(Protocol):
             phases: the phases, in order.
         """
 
+    def stage_phases(
+        self, replica: int, stage: int, start_ps: int, tokens: int, prefill_tokens: int, decodes: int, context: int,
+        phases: list[Any],
+    ) -> None:  # fmt: skip
+        """The phases of one step on one stage of a pipeline, for the timeline.
+
+        Args:
+            replica: index of the replica.
+            stage: the stage, from 0.
+            start_ps: when the step starts there [ps].
+            tokens: tokens of the step.
+            prefill_tokens: prompt tokens among them.
+            decodes: requests that decode.
+            context: KV tokens read.
+            phases: the phases, in order.
+        """
+
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
 

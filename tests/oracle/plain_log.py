@@ -50,6 +50,7 @@ class PlainLog:
         self.gaps: list[int] = []
         self.ended: list[Request] = []
         self.phase_lists: list[tuple[int, int, list[Any]]] = []
+        self.stage_lists: list[tuple[int, int, int, tuple[Any, ...]]] = []
 
     def flush_segments(self) -> None:
         width = len(SEGMENT_COLUMNS)
@@ -63,6 +64,9 @@ class PlainLog:
 
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
         self.phase_lists.append((replica, start_ps, phases))
+
+    def stage_phases(self, replica: int, stage: int, start_ps: int, *rest: Any) -> None:
+        self.stage_lists.append((replica, stage, start_ps, rest))
 
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """Bucket by bucket and step by step, what ``servetwin.results.spent`` sums up."""

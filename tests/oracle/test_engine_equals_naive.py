@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.oracle.pipeline_cases import pipelines, staged
 from tests.oracle.plain_log import STAMPS, LoggedStep, PlainLog
 from tests.oracle.small_cases import SMALL_CASES
 from tests.oracle.strategies import Case, cases, random_case
 from tests.reference.naive_engine import LEAST_REQUESTS, LEAST_TOKENS, ROUND_ROBIN, Cluster, NaiveResult, Step
+from tests.reference.naive_pipeline import PipelinedCluster, PipelinedReplica
 
 from servetwin.engine.audit import audit_rank
 from servetwin.engine.executor import Executor
+from servetwin.engine.pipeline import PipelinedExecutor
 from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
 from servetwin.kernel import ARRIVAL, new_environment, priority
 from servetwin.kernel.nap import call_at
@@ -35,8 +39,8 @@ class Drive:
         self.present = [0] * len(case.replicas)
         self.prompts = [0] * len(case.replicas)
         self.requests: dict[int, Request] = {}
-        self.executors = [
-            Executor(
+        self.executors: list[Any] = [
+            (PipelinedExecutor if engine_settings.stages > 1 else Executor)(
                 self.env,
                 index,
                 price,
@@ -113,7 +117,7 @@ def compare(naive: NaiveResult, real: Drive) -> None:
         # Work that was done twice is booked apart, so only the sum is the same.
         spent = real.log.spent(len(real.executors))[index]
         assert sum(spent.values()) == sum(step.duration_ps for step in steps)
-        assert spent["host"] == sum(step.price.host_ps for step in steps)
+        compare_books(naive, index, executor.ledger(spent, naive.end_ps))
         audit_rank(executor.rank, index)
     assert real.requests.keys() == naive.jobs.keys()
     for request_id, job in naive.jobs.items():
@@ -122,8 +126,25 @@ def compare(naive: NaiveResult, real: Drive) -> None:
     assert all(count == 0 for count in real.present)
 
 
+def compare_books(naive: NaiveResult, index: int, books: dict[str, int]) -> None:
+    """The ledger of a replica, and what the naive engine counts stage by stage."""
+    replica, steps = naive.replicas[index], naive.steps[index]
+    host = sum(step.price.host_ps for step in steps)
+    assert books["host"] == host
+    if not isinstance(replica, PipelinedReplica):
+        assert books["idle"] == naive.end_ps - sum(step.duration_ps for step in steps)
+        return
+    counted = replica.books(naive.end_ps)
+    assert (books["bubble"], books["idle"], host) == (counted["bubble"], counted["idle"], counted["host"])
+    worked = ("compute", "hbm", "exposed_communication", "recompute")
+    assert sum(books[bucket] for bucket in worked) == sum(
+        counted[part] for part in ("compute", "memory", "communication", "hand-off")
+    )
+
+
 def check(case: Case) -> None:
-    naive = Cluster(case.parts(), case.router, case.follow_up()).run(case.requests())
+    cluster = PipelinedCluster if case.replicas[0][0].stages > 1 else Cluster
+    naive = cluster(case.parts(), case.router, case.follow_up()).run(case.requests())
     for stepping in STEPPING:
         compare(naive, Drive(case, stepping).run())
 
@@ -155,3 +176,31 @@ def test_storms(seed: int) -> None:
 def test_larger_runs(seed: int) -> None:
     replicas = 1 + seed % 3
     check(random_case(1000 + seed, replicas))
+
+
+@settings(QUICK, max_examples=300)
+@given(pipelines())
+def test_one_pipeline(case: Case) -> None:
+    check(case)
+
+
+@settings(QUICK, max_examples=60)
+@given(pipelines(replicas=3))
+def test_several_pipelines(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("name", SMALL_CASES)
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_small_cases_on_pipelines(name: str, stages: int) -> None:
+    check(staged(SMALL_CASES[name], random.Random(stages), stages))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_storms_on_pipelines(seed: int) -> None:
+    check(staged(random_case(seed, requests=20 + seed % 40, tight=True), random.Random(seed)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_larger_runs_on_pipelines(seed: int) -> None:
+    check(staged(random_case(1000 + seed, 1 + seed % 3), random.Random(seed)))

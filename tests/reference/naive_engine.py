@@ -360,7 +360,7 @@ class Replica:
         index = 0
         while index < len(self.running) and budget > 0:
             job = self.running[index]
-            if job.produced + job.tokens_in_flight == job.output:
+            if self.passed_over(job, step):
                 index += 1
                 continue
             decode = job.computed >= job.target
@@ -371,6 +371,8 @@ class Replica:
             while self.pool.needed(job, job.computed + want) > len(self.pool.free):
                 victim = self.victim()
                 preempted = True
+                if self.keeps_blocks(victim):
+                    return budget, preempted
                 if self.running.index(victim) < index:
                     index -= 1
                 budget += self.preempt(victim, step)
@@ -381,6 +383,14 @@ class Replica:
             budget -= want
             index += 1
         return budget, preempted
+
+    def passed_over(self, job: Job, step: list[Entry]) -> bool:
+        """Whether a running job gets nothing in this step, whatever there is: its last token is on the way."""
+        return job.produced + job.tokens_in_flight == job.output
+
+    def keeps_blocks(self, job: Job) -> bool:
+        """Whether nobody may take the blocks of a running job now."""
+        return False
 
     def plan_waiting(self, step: list[Entry], budget: int, now: int) -> None:
         """Pass 2."""
@@ -511,12 +521,15 @@ class Cluster:
         router: str = ROUND_ROBIN,
         follow_up: Callable[[Request, int], Sequence[Request]] = lambda request, visible_ps: (),
     ) -> None:
-        self.replicas = [Replica(i, *parts, self) for i, parts in enumerate(replicas)]
+        self.replicas = [self.replica(i, *parts) for i, parts in enumerate(replicas)]
         self.router = router
         self.follow_up = follow_up
         self.heap: list[tuple[int, int, int, Any]] = []
         self.jobs: dict[int, Job] = {}
         self.routed = 0
+
+    def replica(self, index: int, settings: EngineSettings, step_time: Any, scheduler: Any) -> Replica:
+        return Replica(index, settings, step_time, scheduler, self)
 
     def push(self, time_ps: int, event_class: int, index: int, what: Any) -> None:
         heapq.heappush(self.heap, (time_ps, event_class, index, what))

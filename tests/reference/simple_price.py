@@ -61,3 +61,42 @@ class AffinePrice:
 
     def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
         return float(tokens + attended), float(requests + context)
+
+
+@dataclass(frozen=True)
+class PipelinePrice:
+    """A pipeline of affine stages, all with the same windows.
+
+    Attributes:
+        parts: the price of each stage.
+        latency: of every hand-off [ps].
+        per_token: of every hand-off, per padded token [ps].
+    """
+
+    parts: tuple[AffinePrice, ...]
+    latency: int = 0
+    per_token: int = 0
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        return self.parts[0].windows
+
+    def stages(self, shape: StepShape) -> list[StepPrice]:
+        return [part.price(shape) for part in self.parts]
+
+    def hand_offs(self, shape: StepShape) -> list[int]:
+        return [self.latency + self.per_token * shape.padded_tokens] * (len(self.parts) - 1)
+
+    def stage_phases(self, stage: int, shape: StepShape) -> list[Phase]:
+        return self.parts[stage].phases(shape)
+
+    def price(self, shape: StepShape) -> StepPrice:
+        prices = self.stages(shape)
+        names = ("compute", "memory", "communication", "host", "compute_growth", "memory_growth")
+        return StepPrice(*(sum(getattr(price, f"{name}_ps") for price in prices) for name in names))
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        return [phase for part in self.parts for phase in part.phases(shape)]
+
+    def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
+        return float(tokens + attended), float(requests + context)

@@ -12,7 +12,7 @@ from servetwin.cluster.replica import Replica
 from servetwin.engine.audit import audit_rank
 from servetwin.errors import InvariantError
 from servetwin.kernel import Environment, events_popped
-from servetwin.records import LEDGER_BUCKETS, RunLog
+from servetwin.records import RunLog
 
 
 class Cluster:
@@ -86,13 +86,7 @@ class Cluster:
         rows = []
         for replica, spent in zip(self.replicas, self._log.spent(len(self.replicas)), strict=True):
             executor = replica.executor
-            row = dict.fromkeys(LEDGER_BUCKETS, 0)
-            for part in (spent, executor.accounts.cut_off):
-                for bucket, time in part.items():
-                    row[bucket] += time
-            row["idle"] = end_ps - sum(row.values())
-            if row["idle"] < 0:
-                raise InvariantError(f"replica {replica.index} was busy for longer than the run lasted")
+            row = executor.ledger(spent, end_ps)
             rows.append({bucket: time * executor.gpus for bucket, time in row.items()})
         return rows
 
@@ -104,4 +98,4 @@ class Cluster:
     @property
     def steps(self) -> int:
         """Engine steps that have ended."""
-        return sum(replica.executor.accounts.steps for replica in self.replicas)
+        return sum(replica.executor.steps() for replica in self.replicas)

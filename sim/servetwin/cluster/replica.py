@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from servetwin.engine.executor import Executor
+from servetwin.engine.process import EngineProcess
 from servetwin.request import Request
 
 
@@ -22,7 +22,7 @@ class Replica:
 
     __slots__ = ("executor", "generated", "index", "pool", "routable", "submit")
 
-    def __init__(self, index: int, pool: int, executor: Executor) -> None:
+    def __init__(self, index: int, pool: int, executor: EngineProcess) -> None:
         self.index = index
         self.pool = pool
         self.executor = executor

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.rank import Rank
+from servetwin.errors import InvariantError
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
-from servetwin.records import RunLog
+from servetwin.records import LEDGER_BUCKETS, RunLog
 
 
 class StepAccounts:
@@ -41,7 +44,7 @@ class StepAccounts:
         rank = self._rank
         before = rank.visible_ps
         held = step.held + step.released - rank.released
-        complete(rank, step, end_ps)
+        complete(rank, step, start_ps, end_ps)
         self.steps += 1
         self._write(step, start_ps, 1, step.total_ps, rank.visible_ps - before, 0, held)
 
@@ -87,6 +90,22 @@ class StepAccounts:
             "host": elapsed_ps * host // total,
         }
         self.cut_off = {**parts, "hbm": elapsed_ps - sum(parts.values())}
+
+    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
+        """The replica's time up to ``end_ps`` in each bucket [ps]: what no step took was idle.
+
+        Args:
+            spent: what its segments say (``results.spent``).
+            end_ps: when the run ended [ps].
+        """
+        row = dict.fromkeys(LEDGER_BUCKETS, 0)
+        for part in (spent, self.cut_off):
+            for bucket, time in part.items():
+                row[bucket] += time
+        row["idle"] = end_ps - sum(row.values())
+        if row["idle"] < 0:
+            raise InvariantError(f"replica {self._index} was busy for longer than the run lasted")
+        return row
 
     def _write(
         self, step: PlannedStep, start_ps: int, count: int, first_ps: int, gap_ps: int, done: int, held: int

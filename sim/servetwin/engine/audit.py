@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.rank import Rank
 from servetwin.engine.states import DECODING, LOADED
 from servetwin.errors import InvariantError
@@ -23,21 +24,17 @@ def audit_rank(rank: Rank, replica: int) -> None:
 
 def _accounts(rank: Rank) -> list[tuple[str, int, int]]:
     """Name, kept value and counted value of every account."""
-    batch = rank.batch
     size = rank.settings.block_size
-    held = computed = context = decodes = 0
-    crossings = [0] * size
-    windows = [(window, [0, 0]) for window in batch.windows]
+    batches = [lane.batch for lane in rank.lanes] or [rank.batch]
+    owner = {id(request): batch for batch in batches for request in batch.members()} if rank.lanes else {}
+    members: list[list[int]] = [[] for _ in batches]
+    held = computed = 0
     for request in rank.running:
         if request.state == DECODING:
-            now = batch.computed(request)
-            decodes += 1
-            context += now + 1
-            crossings[(batch.step - now) % size] += 1
+            place = batches.index(owner[id(request)]) if owner else 0
+            now = batches[place].computed(request)
+            members[place].append(now)
             held += -(-now // size)
-            for window, counted in windows:
-                counted[0] += min(now + 1, window.window)
-                counted[1] += now + 1 < window.window
         else:
             now = request.computed
             held += max(request.held, -(-now // size))
@@ -46,19 +43,34 @@ def _accounts(rank: Rank) -> list[tuple[str, int, int]]:
         held += request.held
         computed += request.held * size
     pool = rank.pool
-    return [
-        ("the number of decoding requests", batch.size, decodes),
-        ("the context read by the next step", batch.context, context),
+    found = [
         ("tokens in the KV cache", rank.tokens_held, computed),
         ("the length of the free queue", pool.free, pool.queued()),
         ("KV blocks in use", pool.total - pool.free + pool.overlap, held),
+    ]
+    for place, (batch, tokens) in enumerate(zip(batches, members, strict=True)):
+        suffix = f" of micro-batch {place}" if rank.lanes else ""
+        found += [(name + suffix, kept, counted) for name, kept, counted in _sums(batch, tokens, size)]
+    return found
+
+
+def _sums(batch: DecodeBatch, tokens: list[int], size: int) -> list[tuple[str, int, int]]:
+    """The accounts of a batch whose requests have so many tokens in the KV cache, with blocks of ``size`` tokens."""
+    crossings = [0] * size
+    for now in tokens:
+        crossings[(batch.step - now) % size] += 1
+    found = [
+        ("the number of decoding requests", batch.size, len(tokens)),
+        ("the context read by the next step", batch.context, sum(tokens) + len(tokens)),
         *((f"the need of blocks in {size}-step phase {phase}", batch.crossings[phase], count)
           for phase, count in enumerate(crossings)),
-        *((f"the context read within window {window.window}", window.context, counted[0])
-          for window, counted in windows),
-        *((f"the number of requests that grow within window {window.window}", window.growing, counted[1])
-          for window, counted in windows),
     ]  # fmt: skip
+    for window in batch.windows:
+        wide, reads = window.window, [now + 1 for now in tokens]
+        found.append((f"the context read within window {wide}", window.context, sum(min(r, wide) for r in reads)))
+        growing = sum(r < wide for r in reads)
+        found.append((f"the number of requests that grow within window {wide}", window.growing, growing))
+    return found
 
 
 def _with_blocks_but_no_seat(rank: Rank) -> Iterator[Request]:

@@ -47,6 +47,11 @@ class _Window:
 class DecodeBatch:
     """The requests that decode in the next step to be planned, ``step``.
 
+    Args:
+        block_size: tokens per KV block.
+        windows: attention windows of the model besides full attention [tokens].
+        joins: from where joins are numbered; no two batches that share requests may use the same numbers.
+
     Attributes:
         step: index of the next step to be planned.
         size: decoding requests.
@@ -61,7 +66,7 @@ class DecodeBatch:
 
     __slots__ = ("_joins", "block_size", "context", "crossings", "finishes", "size", "step", "version", "windows")
 
-    def __init__(self, block_size: int, windows: tuple[int, ...]) -> None:
+    def __init__(self, block_size: int, windows: tuple[int, ...], joins: int = 0) -> None:
         self.block_size = block_size
         self.step = 0
         self.size = 0
@@ -69,7 +74,7 @@ class DecodeBatch:
         self.version = 0
         self.crossings = [0] * (2 * block_size)
         self.windows = [_Window(window) for window in windows]
-        self._joins = 0
+        self._joins = joins
         self.finishes: list[tuple[int, int, Request]] = []
 
     def join(self, request: Request) -> None:
@@ -108,6 +113,10 @@ class DecodeBatch:
     def computed(self, request: Request) -> int:
         """Tokens of a decoding request computed before the next step."""
         return request.computed + self.step - request.join_step
+
+    def members(self) -> list[Request]:
+        """The decoding requests, in no particular order. Linear in their number, for rare paths."""
+        return [request for _, joined, request in self.finishes if request.joined == joined]
 
     def next_finish(self) -> int:
         """The first step in which some request of today's batch no longer decodes."""

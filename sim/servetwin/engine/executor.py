@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 from simpy.events import Event
 
 from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.audit import audit_rank
 from servetwin.engine.device import Device
+from servetwin.engine.lane import NO_STEP
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
+from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import (
     EVERY_OPERATION,
     SKIP_AHEAD,
@@ -22,16 +24,13 @@ from servetwin.engine.protocols import (
 from servetwin.engine.rank import Rank
 from servetwin.engine.steps import StepMaker
 from servetwin.kernel import BOUNDARY, Environment, Nap, priority
-from servetwin.physics.protocols import StepShape, StepTime
+from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
-from servetwin.request import REJECTED, Request
-
-#: Stands where no step is under way.
-_NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), 0, 0, 0, 0, 0, 0, 0, 0, 0, None, 0, 0, 0)
+from servetwin.request import Request
 
 
-class Executor:
+class Executor(EngineProcess):
     """Runs the steps that its rank plans.
 
     Args:
@@ -69,10 +68,7 @@ class Executor:
         noise: Callable[[], float] | None = None,
         links: SharedLinks | None = None,
     ) -> None:
-        self.index = index
-        self.gpus = gpus
-        self.settings = settings
-        self.rank = Rank(
+        rank = Rank(
             settings,
             StepMaker(settings, step_time) if steps is None else steps,
             scheduler,
@@ -83,10 +79,9 @@ class Executor:
             connector,
             noise,
         )
-        self.accounts = StepAccounts(index, self.rank, step_time, log)
-        self._env = env
+        super().__init__(env, index, settings, rank, on_finished, gpus)
+        self.accounts = StepAccounts(index, rank, step_time, log)
         self._step_time = step_time
-        self._on_finished = on_finished
         self._strict = strict
         self._skip_ahead = stepping == SKIP_AHEAD and noise is None
         order = priority(BOUNDARY, index)
@@ -96,7 +91,7 @@ class Executor:
         #: What is under way: perhaps a first step of its own kind, then ``_series``, whose first step is ``_step``.
         self._busy = False
         self._head: PlannedStep | None = None
-        self._step: PlannedStep = _NO_STEP
+        self._step: PlannedStep = NO_STEP
         self._series = Series(0, 1, 1, 0)
         #: How many steps of the series had been planned one by one before it started.
         self._planned = 0
@@ -104,37 +99,14 @@ class Executor:
         self._may_cut = False
         #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
         self._put_off = False
-        self._front_end_ps = 0
         self._links = links
         #: Whether the links know that work is under way.
         self._begun = False
         #: Whether the run ends where the share of the links changes, in the middle of planned steps.
         self._reshare = False
-        #: The longest prompt + output that can run here.
-        self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
         env.process(self._run())
 
     # -- what others call ----------------------------------------------------------------------------------------
-
-    def submit(self, request: Request) -> None:
-        """Take a request in, now; it reaches the waiting queue when the front end is done with it.
-
-        A request that can never fit is rejected at once, with its reason.
-        """
-        settings = self.settings
-        if request.prompt_tokens + request.output_tokens > self._most_tokens:
-            request.outcome = REJECTED
-            request.reason = self._misfit(request.prompt_tokens + request.output_tokens)
-            self._on_finished(request, self._env._now)
-            return
-        ready = self._env._now + settings.front_end_ps + settings.front_end_per_token_ps * request.prompt_tokens
-        if ready < self._front_end_ps:
-            ready = self._front_end_ps
-        self._front_end_ps = ready
-        request.queued_ps = ready
-        self.rank.incoming.append(request)
-        if not self._busy or (self._may_cut and self.rank.admits()):
-            self._disturb(ready)
 
     def generated(self, now: int) -> int:
         """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
@@ -147,10 +119,7 @@ class Executor:
         return generated
 
     def stop(self, now: int) -> None:
-        """Account for what has happened before ``now`` [ps], in the middle of a run or not; the executor is over.
-
-        A step that ends at ``now`` is cut off like any other: its output comes too late.
-        """
+        """Account for what has happened before ``now`` [ps]; see ``EngineProcess``."""
         if not self._busy:
             return
         self._busy = False
@@ -173,6 +142,18 @@ class Executor:
                 self.rank.skip_outputs(self._step, done)
                 if not self._reshare:
                     self._plan_late(begun)
+
+    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
+        """See ``EngineProcess``."""
+        return self.accounts.ledger(spent, end_ps)
+
+    def steps(self) -> int:
+        """Engine steps that have ended."""
+        return self.accounts.steps
+
+    def _arrived(self, ready_ps: int) -> None:
+        if not self._busy or (self._may_cut and self.rank.admits()):
+            self._disturb(ready_ps)
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
@@ -336,7 +317,7 @@ class Executor:
         rank.skip_outputs(self._step, count - 1)
         if self._depth and not self._reshare:
             self._plan_late(now - series.first_ps - (count - 1) * series.growth_ps)
-        complete(rank, self._step, now)
+        complete(rank, self._step, now - self._step.total_ps, now)
 
     def _plan_run(self, count: int) -> None:
         """Plan the ``count`` steps of the run that had not been planned one by one before it.
@@ -364,11 +345,3 @@ class Executor:
             self._put_off = True
         else:
             rank.plan_late(begun_ps)
-
-    def _misfit(self, tokens: int) -> str:
-        """Why a request of so many prompt and output tokens can never run here."""
-        settings = self.settings
-        if tokens > settings.max_model_len:
-            return f"longer than max_model_len {settings.max_model_len}"
-        blocks = settings.num_blocks - 1
-        return f"longer than the KV cache of a replica: {blocks} blocks of {settings.block_size} tokens"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from servetwin.engine.lane import in_flight
 from servetwin.engine.preemption import pause, preempt
 from servetwin.engine.states import DECODING, ENDING, PREFILLING
 from servetwin.request import Request
@@ -19,51 +20,100 @@ if TYPE_CHECKING:
 def schedule_in_order(rank: Rank, chunks: list[tuple[Request, int]]) -> tuple[int, bool]:
     """Schedule the running requests as vLLM's first pass does.
 
+    In a pipeline, requests in flight are passed over, except that a prompt may go on; and nobody in flight is
+    preempted: where it is a victim's turn that is in flight, the plan ends, and is made again when an output is there.
+
     Args:
         rank: the rank; decoding requests that get no place are paused, victims are preempted.
         chunks: receives the prefill chunks.
 
     Returns:
-        The budget that is left [tokens], and whether anybody was preempted.
+        The budget that is left [tokens], and whether anybody was preempted or should have been.
     """
-    budget = rank.settings.max_num_batched_tokens
-    order = list(rank.running)
-    scheduled: dict[Request, int] = {}
-    new_blocks: dict[Request, int] = {}
-    preempted = False
+    plan = _Plan(rank)
+    order = plan.order
     index = 0
-    while index < len(order) and budget > 0:
+    while index < len(order) and plan.budget > 0:
         request = order[index]
-        if request.state == ENDING:
+        if plan.passes_over(request):
             index += 1
             continue
-        want = _want(rank, request, budget)
-        while (need := _need(rank, request, want)) > rank.pool.free:
+        want = _want(rank, request, plan.budget)
+        before = plan.make_room(request, want, index)
+        if before < 0:
+            break
+        plan.schedule(request, want)
+        index = before + 1
+    scheduled, flying = plan.scheduled, plan.flying
+    for request in order:
+        if request.state == DECODING and request not in scheduled and request not in flying:
+            pause(rank, request)
+    chunks.extend((request, want) for request, want in scheduled.items() if request.state == PREFILLING)
+    return plan.budget, plan.preempted
+
+
+class _Plan:
+    """What one pass has decided so far.
+
+    Attributes:
+        order: the running requests that are left, in order of admission.
+        flying: those of them that a step in flight computes for.
+        budget: tokens left.
+        scheduled: tokens by request.
+        preempted: whether anybody was preempted or should have been.
+    """
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self.order = list(rank.running)
+        self.flying = in_flight(rank)
+        self.budget = rank.settings.max_num_batched_tokens
+        self.scheduled: dict[Request, int] = {}
+        self.preempted = False
+        self._new_blocks: dict[Request, int] = {}
+        self._decodes = rank.most_decodes
+
+    def passes_over(self, request: Request) -> bool:
+        """Whether the request gets nothing in this plan, whatever there is."""
+        if request.state == DECODING:
+            return not self._decodes or request in self.flying
+        return request.state == ENDING
+
+    def make_room(self, request: Request, want: int, index: int) -> int:
+        """Preempt until there are blocks for the request's next ``want`` tokens.
+
+        Returns:
+            Its place in ``order``, ``index`` before; -1 if it is preempted itself, or a victim is in flight.
+        """
+        rank, order = self._rank, self.order
+        while _need(rank, request, want) > rank.pool.free:
+            self.preempted = True
             place = _victim(rank, order)
+            if order[place] in self.flying:
+                return -1
             victim = order.pop(place)
             if place < index:
                 index -= 1
-            budget += scheduled.pop(victim, 0)
-            preempt(rank, victim, new_blocks.pop(victim, 0))
-            preempted = True
+            if victim in self.scheduled:
+                self.budget += self.scheduled.pop(victim)
+                self._decodes += victim.state == DECODING
+            preempt(rank, victim, self._new_blocks.pop(victim, 0))
             if victim is request:
-                break
+                return -1
+        return index
+
+    def schedule(self, request: Request, want: int) -> None:
+        """Give the request its blocks and ``want`` tokens."""
+        rank = self._rank
+        if request.state == DECODING:
+            need = _need(rank, request, want)
+            rank.pool.take(need)
+            self._new_blocks[request] = need
+            self._decodes -= 1
         else:
-            if request.state == DECODING:
-                rank.pool.take(need)
-                new_blocks[request] = need
-            else:
-                rank.cache.hold(request, _blocks(rank, request, want))
-            scheduled[request] = want
-            budget -= want
-            index += 1
-            continue
-        break
-    for request in order:
-        if request.state == DECODING and request not in scheduled:
-            pause(rank, request)
-    chunks.extend((request, want) for request, want in scheduled.items() if request.state == PREFILLING)
-    return budget, preempted
+            rank.cache.hold(request, _blocks(rank, request, want))
+        self.scheduled[request] = want
+        self.budget -= want
 
 
 def _want(rank: Rank, request: Request, budget: int) -> int:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from servetwin.engine.rank import Rank
 
 
-def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
-    """The output of ``step``, which ends at ``end_ps`` [ps], is there."""
+def complete(rank: Rank, step: PlannedStep, start_ps: int, end_ps: int) -> None:
+    """The output of ``step``, which lasted from ``start_ps`` to ``end_ps`` [ps], is there."""
     index = rank.next_output
     rank.next_output = index + 1
     visible = end_ps + rank.settings.output_ps_per_request * step.shape.requests
@@ -30,10 +30,10 @@ def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
         rank.retire()
     if step.late is not None:
         for request in step.late:
-            rank.on_gap(visible - request.last_token_ps, end_ps - step.total_ps)
+            rank.on_gap(visible - request.last_token_ps, start_ps)
     if step.completing:
         for request in step.completing:
-            _token_of_prefill(rank, request, step, end_ps, visible)
+            _token_of_prefill(rank, request, start_ps, end_ps, visible)
     if rank.leavers:
         for request in rank.leavers.pop(index, ()):
             request.last_token_ps = visible
@@ -45,13 +45,13 @@ def complete(rank: Rank, step: PlannedStep, end_ps: int) -> None:
             _finish(rank, request, visible)
 
 
-def _token_of_prefill(rank: Rank, request: Request, step: PlannedStep, end_ps: int, visible: int) -> None:
+def _token_of_prefill(rank: Rank, request: Request, start_ps: int, end_ps: int, visible: int) -> None:
     """The first token, or the first one after a preemption."""
     if request.first_token_ps < 0:
         request.first_token_ps = visible
         request.prefill_done_ps = end_ps
     else:
-        rank.on_gap(visible - request.last_token_ps, end_ps - step.total_ps)
+        rank.on_gap(visible - request.last_token_ps, start_ps)
     request.last_token_ps = visible
 
 

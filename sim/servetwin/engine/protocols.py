@@ -30,11 +30,14 @@ class EngineSettings:
         reserve_full_prompt: a request is admitted only if its whole prompt fits into the free blocks
             (vLLM ``scheduler_reserve_full_isl``).
         watermark_blocks: blocks kept free when a request is admitted while others are scheduled.
-        depth: scheduling depth D: 0 plans a step when it starts, 1 one step ahead (asynchronous scheduling).
+        depth: scheduling depth D: 0 plans a step when it starts, 1 one step ahead (asynchronous scheduling); a pipeline
+            has D more batches in flight than stages.
         graph_sizes: captured CUDA-graph sizes, ascending; empty = eager.
         front_end_ps: from arrival at the replica to the waiting queue, per request [ps].
         front_end_per_token_ps: the same per prompt token (tokenising, hashing) [ps].
         output_ps_per_request: delay of a step's tokens per request in the step (detokenise, stream) [ps].
+        stages: stages of the pipeline.
+        balanced: whether a batch of a pipeline takes at most an even share of the running requests that decode.
     """
 
     max_num_batched_tokens: int
@@ -52,6 +55,8 @@ class EngineSettings:
     front_end_ps: int = 0
     front_end_per_token_ps: int = 0
     output_ps_per_request: int = 0
+    stages: int = 1
+    balanced: bool = False
 
 
 class SharedLinks(Protocol):

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 
 from servetwin.engine.admission import admit_waiting
-from servetwin.engine.batch import DecodeBatch
+from servetwin.engine.batch import NEVER, DecodeBatch
 from servetwin.engine.blocks import BlockPool
 from servetwin.engine.entering import enter, return_loaded
 from servetwin.engine.in_order import schedule_in_order
+from servetwin.engine.lane import Lane
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.prefix_cache import PrefixCache
 from servetwin.engine.protocols import EngineSettings, KVConnector, Scheduler
@@ -42,7 +43,6 @@ class Rank:
     """
 
     __slots__ = (
-        "_preempted",
         "admitted",
         "aside",
         "batch",
@@ -50,9 +50,13 @@ class Rank:
         "cache",
         "connector",
         "ended",
+        "flying",
         "generated",
         "incoming",
+        "lane",
+        "lanes",
         "leavers",
+        "most_decodes",
         "next_output",
         "noise",
         "now",
@@ -62,6 +66,7 @@ class Rank:
         "paused",
         "pipeline",
         "pool",
+        "preempted",
         "prefilling",
         "rejoined",
         "released",
@@ -121,7 +126,15 @@ class Rank:
         self.blocked = (-1, -1)
         #: How often a finished request has freed blocks.
         self.releases = 0
-        self._preempted = False
+        #: Whether the last plan preempted somebody, or would have if nobody had been in flight.
+        self.preempted = False
+        #: The micro-batches of a pipeline, and those of them that are in flight, the oldest first.
+        self.lanes: list[Lane] = []
+        self.flying: list[Lane] = []
+        #: The one whose turn it is, None without a pipeline.
+        self.lane: Lane | None = None
+        #: How many requests may decode in the next step.
+        self.most_decodes = NEVER
         self.next_output = 0
         #: When the last step's tokens became visible [ps].
         self.visible_ps = 0
@@ -165,12 +178,19 @@ class Rank:
         """Plan, as of ``now`` [ps], until ``ahead`` steps are planned or there is nothing more to do."""
         while len(self.pipeline) < ahead:
             # A plan that only preempted is made again at once if there is nothing to run meanwhile.
-            if not (self._plan(now) or (self._preempted and not self.pipeline)):
+            if not (self.plan(now) or (self.preempted and not self.pipeline)):
                 return
 
     def plan_late(self, now: int) -> None:
         """Plan one step as of the earlier instant ``now`` [ps], at which the step that has just ended began."""
-        self._plan(now)
+        self.plan(now)
+
+    def take_up(self, lane: Lane) -> None:
+        """Put a micro-batch of a pipeline in the place of the batch: it is planned next, or its output is there."""
+        self.lane = lane
+        self.batch = lane.batch
+        self.ended = lane.ended
+        self.next_output = lane.next_output
 
     def plan_decodes(self) -> None:
         """Plan a step of today's decodes, which is all that the plan of an earlier instant would have found."""
@@ -179,8 +199,8 @@ class Rank:
             self.pipeline.append(self.steps.decodes(self))
             self._advance(self.batch.size)
 
-    def _plan(self, now: int) -> bool:
-        """Both passes of vLLM's ``schedule``; False if they find no work."""
+    def plan(self, now: int) -> bool:
+        """Plan a step as of ``now`` [ps]. Both passes of vLLM's ``schedule``; False if they find no work."""
         incoming = self.incoming
         while incoming and incoming[0].queued_ps <= now:
             enter(self, incoming.popleft())
@@ -191,11 +211,12 @@ class Rank:
         self.retire()
         batch = self.batch
         chunks: list[tuple[Request, int]] = []
-        self._preempted = False
+        self.preempted = False
         budget = self.settings.max_num_batched_tokens - batch.size
         need = batch.new_blocks(1)
-        if need > self.pool.free or (self.prefilling and not self._take_chunks(budget, need, chunks)):
-            budget, self._preempted = schedule_in_order(self, chunks)
+        short = need > self.pool.free or batch.size > self.most_decodes
+        if short or (self.prefilling and not self._take_chunks(budget, need, chunks)):
+            budget, self.preempted = schedule_in_order(self, chunks)
         else:
             if need:
                 self.pool.take(need)
@@ -204,7 +225,7 @@ class Rank:
                 self.cache.hold(request, -(-(request.computed + want) // self.settings.block_size))
         for request, want in chunks:
             self.fill(request, want)
-        if self.waiting and budget > 0 and not self._preempted:
+        if self.waiting and budget > 0 and not self.preempted:
             admit_waiting(self, now, budget, chunks)
         if chunks:
             self._commit_mixed(chunks)
@@ -251,6 +272,8 @@ class Rank:
         self.pipeline.append(step)
         self._advance(step.shape.tokens)
         self.batch.version += 1
+        if self.lane is not None:
+            self.lane.chunked = [request for request, _ in chunks]
         for request in step.completing or ():
             self._prefilled(request)
 

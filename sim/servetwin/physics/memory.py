@@ -11,7 +11,8 @@ from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention,
 _MIB = 2**20
 _GIB = 2**30
 _USUAL_BLOCK = 16
-_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
+"""Parallel degrees that are tried."""
 
 #: What sampling with top-p holds per row of logits and token of the vocabulary [B]: the logits in fp32 (4), sorted (4)
 #: with their places (8), the probabilities (4), their running sums (4), and the logits put back in order (4).
@@ -51,7 +52,7 @@ def check_tensor(model: ModelSpec, tensor: int) -> None:
             f"the {uneven[0]} query heads of {model.name} cannot be shared out evenly",
             path="parallel.tensor",
             found=tensor,
-            allowed=[str(degree) for degree in _DEGREES if uneven[0] % degree == 0],
+            allowed=[str(degree) for degree in DEGREES if uneven[0] % degree == 0],
         )
 
 
@@ -191,7 +192,7 @@ def engine_bytes(
         for layer in model.layers
     )
     feed_forward = 2.0 * max_num_batched_tokens * 3 * inner / tensor
-    sampler = _SAMPLER_BYTES * max_num_seqs * model.vocab
+    sampler = _SAMPLER_BYTES * max_num_seqs * model.vocab if model.has_output else 0.0
     return calibration.overhead_bytes + collectives + _rotary_bytes(model) + residual + max(feed_forward, sampler)
 
 
@@ -209,7 +210,7 @@ def _rotary_bytes(model: ModelSpec) -> float:
 
 
 def _smallest_degree(model: ModelSpec, weights: str, usable: float) -> str:
-    for degree in _DEGREES:
+    for degree in DEGREES:
         even = all(layer.attention.heads % degree == 0 for layer in model.layers)
         if even and model.weight_bytes(weights, degree) < usable:
             return f"tensor: {degree} is the smallest degree that fits"

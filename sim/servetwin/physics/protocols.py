@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 Chunk = tuple[int, int]
@@ -134,3 +135,20 @@ class StepTime(Protocol):
             context: KV tokens read, summed over requests.
             attended: token × context pairs attended, summed over requests.
         """
+
+
+class StagedStepTime(StepTime, Protocol):
+    """Prices steps of a model whose layers are shared out over the stages of a pipeline.
+
+    As a ``StepTime`` it answers for all stages together: the price is the sum of what the stages compute, in which
+    nothing waits and nothing is handed on.
+    """
+
+    def stages(self, shape: StepShape) -> Sequence[StepPrice]:
+        """What the step takes on each stage, in order."""
+
+    def hand_offs(self, shape: StepShape) -> Sequence[int]:
+        """How long its output travels from each stage but the last to the next [ps]; whatever the context is."""
+
+    def stage_phases(self, stage: int, shape: StepShape) -> list[Phase]:
+        """The step on one stage in order; the sum is exactly its price."""

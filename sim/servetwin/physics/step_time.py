@@ -33,7 +33,7 @@ class RooflineStepTime:
     carry a request. The ranks are alike: the price of one is the price of the step.
 
     Args:
-        model: what runs.
+        model: what runs; of a stage of a pipeline, its layers (``physics.stages``).
         gpu: where.
         tensor: ranks that share out the model, inside one node.
         weights: precision of the weights, or ``auto``.
@@ -77,7 +77,7 @@ class RooflineStepTime:
         self._reduce = AllReduce(gpu, tensor, calibration)
         greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
         row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
-        self._row_ps = picoseconds(row_s * model.vocab / 32_000)
+        self._row_ps = picoseconds(row_s * model.vocab / 32_000) if model.has_output else 0
         self._host_ps = picoseconds(calibration.step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._request_ps = picoseconds(calibration.request_step_s)
@@ -190,7 +190,7 @@ class RooflineStepTime:
             attended: token × context pairs attended, summed over requests.
         """
         model, tensor = self.model, self.tensor
-        flops = 2.0 * tokens * model.active_layer_parameters() + 2.0 * requests * model.vocab * model.hidden
+        flops = 2.0 * tokens * model.active_layer_parameters() + 2.0 * requests * model.output_parameters()
         moved = model.step_weight_bytes(self.weights, tensor)
         for layer in model.layers:
             attention = layer.attention
@@ -249,7 +249,7 @@ class RooflineStepTime:
 
     def _fill_head(self, rows: int) -> tuple[int, int]:
         """Price of the output matrix: compute, memory [ps]."""
-        found = self._heads[rows] = _sum([(1, self.head)], rows)
+        found = self._heads[rows] = _sum([(1, self.head)], rows) if self.model.has_output else (0, 0)
         return found
 
     def _communication(self, tokens: int, share: float) -> int:

@@ -1,7 +1,8 @@
 """``trace.json``: requests and steps in the Trace Event Format, to look at in ui.perfetto.dev or chrome://tracing.
 
 Every replica is a process. Its thread ``steps`` has one complete event per step, with the phases of the step nested
-in it, in order. Requests are asynchronous spans of the replica that served them, with ``queue``, ``prefill`` and
+in it, in order; a replica with a pipeline has a thread for each stage instead, where the steps in flight overlap.
+Requests are asynchronous spans of the replica that served them, with ``queue``, ``prefill`` and
 ``decode`` nested in them; requests that reached no replica belong to the process ``gateway``. Times are microseconds
 with six decimals, so that no picosecond is lost.
 
@@ -17,9 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from servetwin.request import UNFINISHED
 from servetwin.results import Result
 from servetwin.results.columns import Chunk
+from servetwin.results.exact import Bools
 from servetwin.results.requests import LABELS_COLUMN
 from servetwin.results.store import TRACE, replacing
 from servetwin.units import PS_PER_US
@@ -56,8 +60,10 @@ def write_trace(result: Result, path: Path) -> None:
 def _events(result: Result) -> Iterator[str]:
     yield from _names(result)
     phases = {(replica, start): parts for replica, start, parts in result.phases}
+    staged = np.array([stages > 1 for stages in result.meta.stages_of()], bool)
     for chunk in result.segments.store:
-        yield from _steps(chunk, phases)
+        yield from _steps(chunk, phases, staged)
+    yield from _stage_steps(result)
     yield from _requests(result)
 
 
@@ -77,12 +83,16 @@ def _names(result: Result) -> Iterator[str]:
     for process, name in enumerate(names):
         yield _event(f'"name": "process_name", "ph": "M", "pid": {process}, "tid": 0', name=name)
         yield _event(f'"name": "process_sort_index", "ph": "M", "pid": {process}, "tid": 0', sort_index=process)
-        if process:
-            yield _event(f'"name": "thread_name", "ph": "M", "pid": {process}, "tid": {_STEPS}', name="steps")
+        stages = result.meta.stages_of()[process - 1] if process else 0
+        for stage in range(stages):
+            thread = f'"name": "thread_name", "ph": "M", "pid": {process}, "tid": {_STEPS + stage}'
+            yield _event(thread, name=f"stage {stage + 1}" if stages > 1 else "steps")
 
 
-def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]]) -> Iterator[str]:
-    columns = (chunk[name].tolist() for name in _STEP_COLUMNS)
+def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]], staged: Bools) -> Iterator[str]:
+    """The steps of replicas without a pipeline."""
+    mine = ~staged[chunk["replica"]]
+    columns = (chunk[name][mine].tolist() for name in _STEP_COLUMNS)
     for row in zip(*columns, strict=True):
         replica, start, count, first, growth, compute_growth, tokens, prefill, decodes, context = row
         parts = phases.get((replica, start), [])
@@ -104,6 +114,21 @@ def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]]) -> Iterator[s
             now += length
 
 
+def _stage_steps(result: Result) -> Iterator[str]:
+    """The steps on the stages of pipelines."""
+    for replica, stage, start, tokens, prefill, decodes, context, parts in result.stage_phases:
+        kind = "decode" if not prefill else "mixed" if decodes else "prefill"
+        length = sum(part.ps for part in parts)
+        yield _complete(
+            kind, "step", replica, start, length, stage,
+            tokens=tokens, prefill_tokens=prefill, decodes=decodes, context=context,
+        )  # fmt: skip
+        at = start
+        for part in parts:
+            yield _complete(part.kind, "phase", replica, at, part.ps, stage, resource=part.resource, pieces=part.count)
+            at += part.ps
+
+
 def _extras(parts: list[Any], compute_ps: int, total_ps: int) -> list[int]:
     """How much longer each phase is than in the first step of the series [ps]."""
     extras = [0] * len(parts)
@@ -115,10 +140,12 @@ def _extras(parts: list[Any], compute_ps: int, total_ps: int) -> list[int]:
     return extras
 
 
-def _complete(name: str, category: str, replica: int, start_ps: int, length_ps: int, **args: Any) -> str:
+def _complete(
+    name: str, category: str, replica: int, start_ps: int, length_ps: int, stage: int = 0, **args: Any
+) -> str:
     return _event(
         f'"name": {json.dumps(name)}, "cat": "{category}", "ph": "X", "ts": {_us(start_ps)}, "dur": {_us(length_ps)}, '
-        f'"pid": {replica + 1}, "tid": {_STEPS}',
+        f'"pid": {replica + 1}, "tid": {_STEPS + stage}',
         **args,
     )
 

@@ -21,7 +21,7 @@ class PoolMeta:
         role: ``both``, ``prefill`` or ``decode``.
         first_replica: index of its first replica; the others follow.
         replicas: how many replicas it has.
-        gpus_per_replica: GPUs of one replica.
+        gpus_per_replica: GPUs of one replica, all stages of its pipeline.
         hardware: name of the hardware profile.
         peak_flops: peak arithmetic of a replica, all its GPUs together [FLOP/s].
         peak_bytes_per_s: peak HBM bandwidth of a replica, all its GPUs together [B/s].
@@ -29,6 +29,7 @@ class PoolMeta:
         work: what a step of a replica needs at least.
         price_per_gpu_hour_usd: price [USD per GPU and hour]; None if the profile has none.
         tdp_watts: thermal design power of a GPU [W]; None if the profile has none.
+        stages: stages of the pipeline of a replica.
     """
 
     name: str
@@ -43,6 +44,7 @@ class PoolMeta:
     work: Work
     price_per_gpu_hour_usd: float | None = None
     tdp_watts: float | None = None
+    stages: int = 1
 
     @property
     def gpus(self) -> int:
@@ -96,6 +98,10 @@ class RunMeta:
     def gpus(self) -> int:
         """GPUs of all pools."""
         return sum(pool.gpus for pool in self.pools)
+
+    def stages_of(self) -> list[int]:
+        """For each replica index, the stages of its pipeline."""
+        return [self.pools[owner].stages for owner in self.pool_of()]
 
     def pool_of(self) -> list[int]:
         """For each replica index, the index of its pool."""

@@ -29,6 +29,9 @@ _STAMPS: Final = [REQUEST_FIELDS.index(name) for name in STAMPS]
 PhaseRecord = tuple[int, int, list[Any]]
 """``(replica, start_ps, phases)`` of a segment's first step."""
 
+StageRecord = tuple[int, int, int, int, int, int, int, list[Any]]
+"""``(replica, stage, start_ps, tokens, prefill_tokens, decodes, context, phases)`` of a step on a stage."""
+
 
 class Recorder:
     """The run log (``servetwin.records.RunLog``) of one run, and the maker of its ``Result``.
@@ -50,6 +53,7 @@ class Recorder:
         self._gap_store = ColumnStore(("gap_ps", "start_ps"))
         self._gaps: list[int] = []
         self._phases: list[PhaseRecord] = []
+        self._stage_phases: list[StageRecord] = []
 
     def flush_segments(self) -> None:
         """Move ``segments`` into compact columns and empty the list."""
@@ -65,6 +69,13 @@ class Recorder:
     def phases(self, replica: int, start_ps: int, phases: list[Any]) -> None:
         """The phases of the first step of the segment that starts at ``start_ps`` [ps] on ``replica``."""
         self._phases.append((replica, start_ps, phases))
+
+    def stage_phases(
+        self, replica: int, stage: int, start_ps: int, tokens: int, prefill_tokens: int, decodes: int, context: int,
+        phases: list[Any],
+    ) -> None:  # fmt: skip
+        """The phases of one step on one stage of a pipeline; see ``records.RunLog``."""
+        self._stage_phases.append((replica, stage, start_ps, tokens, prefill_tokens, decodes, context, phases))
 
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
@@ -135,8 +146,9 @@ class Recorder:
         return Result(
             meta=self.meta,
             requests=RequestTable(self._request_store, list(self._labels)),
-            segments=RunSegments(self._segment_store, self._gap_store, self.meta.replicas),
+            segments=RunSegments(self._segment_store, self._gap_store, self.meta.stages_of()),
             phases=self._phases,
+            stage_phases=self._stage_phases,
             end_ps=end_ps,
             ledgers=ledgers,
             events=events,

@@ -38,6 +38,8 @@ class Result:
         table: its requests as columns.
         segments: its steps.
         phases: the phases of its steps as ``(replica, start_ps, phases)``, kept for a timeline only.
+        stage_phases: the same of each stage of a pipeline, as ``(replica, stage, start_ps, tokens, prefill_tokens,
+            decodes, context, phases)``.
         end_ps: when it ended [ps].
     """
 
@@ -55,6 +57,7 @@ class Result:
         warnings: Sequence[str] = (),
         interrupted: bool = False,
         links: Sequence[LinkUse] | None = None,
+        stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
             raise InvariantError(f"the engines count {steps} steps, the segments {segments.totals.steps}")
@@ -62,6 +65,7 @@ class Result:
         self.table = requests
         self.segments = segments
         self.phases = phases
+        self.stage_phases = stage_phases
         self.end_ps = end_ps
         self._ledger = Ledger(meta, ledgers, end_ps)
         self._events = events

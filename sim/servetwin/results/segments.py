@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -21,13 +22,15 @@ class Totals:
         prefill_tokens: prompt or recomputed tokens among them.
         emitted: output tokens that the steps yielded.
         busy_ps: per replica, how long its steps lasted together [ps].
+        computing_ps: the same over all replicas and the stages of their pipelines [ps].
         compute_ps: part of it that was bound by arithmetic [ps], all replicas.
         memory_ps: part of it that was bound by HBM [ps], all replicas.
         held_most: per replica, the most KV cache in use when a step started [tokens].
         end_ps: when the last step ended [ps].
     """
 
-    def __init__(self, store: ColumnStore, replicas: int) -> None:
+    def __init__(self, store: ColumnStore, stages: Sequence[int]) -> None:
+        replicas = len(stages)
         self.steps = self.tokens = self.prefill_tokens = self.emitted = 0
         self.compute_ps = self.memory_ps = self.end_ps = 0
         busy = ExactBins(replicas)
@@ -47,6 +50,7 @@ class Totals:
             busy.add(rows.replica, span)
             np.maximum.at(most, rows.replica, rows.held + rows.decodes * (rows.count - 1))
         self.busy_ps = busy.integers()
+        self.computing_ps = sum(each * time for each, time in zip(stages, self.busy_ps, strict=True))
         self.held_most: list[int] = most.tolist()
 
 
@@ -56,18 +60,19 @@ class RunSegments:
     Args:
         store: the columns of ``servetwin.records.SEGMENT_COLUMNS``.
         gaps: inter-token gaps that no segment holds, in ``gap_ps``.
-        replicas: how many replicas there are.
+        stages: the stages of each replica's pipeline.
     """
 
-    def __init__(self, store: ColumnStore, gaps: ColumnStore, replicas: int) -> None:
+    def __init__(self, store: ColumnStore, gaps: ColumnStore, stages: Sequence[int]) -> None:
         self.store = store
         self.extra_gaps = gaps
-        self.replicas = replicas
+        self.stages = stages
+        self.replicas = len(stages)
 
     @cached_property
     def totals(self) -> Totals:
         """Sums over all steps."""
-        return Totals(self.store, self.replicas)
+        return Totals(self.store, self.stages)
 
     def gaps(self, after_ps: int = 0) -> GapSet:
         """All inter-token gaps, or those that end with steps which start at ``after_ps`` [ps] or later."""

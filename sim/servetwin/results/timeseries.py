@@ -49,6 +49,7 @@ class TimeSeries:
 
     def __init__(self, segments: RunSegments, requests: RequestTable, end_ps: int) -> None:
         self.replicas = replicas = segments.replicas
+        self._stages = segments.stages
         self.horizon_ps = max(end_ps, segments.totals.end_ps, 1)
         self.width_ps = round_width(self.horizon_ps, min(MOST_INTERVALS, max(MOST_ROWS // max(replicas, 1), 1)))
         self.intervals = -(-self.horizon_ps // self.width_ps)
@@ -75,7 +76,7 @@ class TimeSeries:
         start = np.arange(self.intervals) * self.width_ps
         end = np.minimum(start + self.width_ps, self.horizon_ps)
         width = (end - start).astype(np.float64)
-        ended = self._ended_ps.floats(mine)
+        ended = self._ended_ps.floats(mine) * self._stages[replica]
         return {
             "start_ps": start,
             "end_ps": end,

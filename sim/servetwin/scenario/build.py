@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from servetwin import __version__
 from servetwin.catalog.find import Catalog
 from servetwin.cluster.cluster import Cluster
 from servetwin.cluster.gateway import Gateway
-from servetwin.cluster.links import ReplicaLinks
 from servetwin.cluster.pool import Pool as ClusterPool
 from servetwin.cluster.replica import Replica
 from servetwin.engine.executor import Executor
+from servetwin.engine.pipeline import PipelinedExecutor
+from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
-from servetwin.fabric.flows import Fabric
 from servetwin.kernel import new_environment
 from servetwin.physics.jitter import JitteredStepTime, StepNoise
+from servetwin.physics.pipeline import PipelineStepTime
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
@@ -28,10 +28,9 @@ from servetwin.request import Request
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
-from servetwin.scenario.links import network_remarks, open_network
-from servetwin.scenario.network import Layout, layout_of
-from servetwin.scenario.pools import PoolParts, gpus_per_replica, pool_parts
-from servetwin.scenario.prices import price_steps
+from servetwin.scenario.links import Network
+from servetwin.scenario.pools import PoolParts, pool_parts
+from servetwin.scenario.prices import price_pipeline, price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
@@ -63,7 +62,7 @@ class Simulation:
         source: lets them arrive.
         recorder: keeps what happens.
         remarks: what the user should know before trusting the results.
-        prices: what prices the steps of each pool.
+        prices: what prices the steps of each pool, on each stage of its pipeline.
         network: the links between the GPUs.
     """
 
@@ -75,7 +74,7 @@ class Simulation:
     recorder: Recorder
     remarks: list[str]
     prices: list[RooflineStepTime]
-    network: _Network
+    network: Network
 
 
 def build(
@@ -120,7 +119,7 @@ def build(
     )
     gateway = Gateway(env, scenario.admission.build(context), scenario.router.build(context), recorder)
     source = Source(env, stream, gateway.submit)
-    network = _Network(scenario, catalog, env, lambda: not source.exhausted or bool(gateway.in_flight))
+    network = Network(scenario, catalog, env, lambda: not source.exhausted or bool(gateway.in_flight))
     parts = [(builder.pool(env, gateway, recorder, context, network, strict), builder.size) for builder in builders]
     cluster = Cluster(env, gateway, parts, recorder)
     if stream.reacts:
@@ -128,44 +127,8 @@ def build(
     if progress is not None:
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = [*remarks(scenario, [builder.parts for builder in builders]), *network.remarks]
-    prices = [builder.prices for builder in builders]
+    prices = [prices for builder in builders for prices in builder.staged or [builder.prices]]
     return Simulation(scenario, env, cluster, stream, source, recorder, found, prices, network)
-
-
-class _Network:
-    """The links of a scenario with a topology, with the traffic of others on them.
-
-    Args:
-        scenario: the resolved scenario.
-        catalog: where servers are found.
-        env: the environment.
-        lasts: whether requests are still on their way.
-    """
-
-    def __init__(self, scenario: Scenario, catalog: Catalog, env: Environment, lasts: Callable[[], bool]) -> None:
-        self._cluster, self._catalog = scenario.cluster, catalog
-        options = scenario.cluster.topology
-        #: The links and what goes over them; None without a topology.
-        self.fabric: Fabric | None = None
-        self.remarks: list[str] = []
-        if options is not None:
-            self.fabric = open_network(env, self.layout.topology, options.background, lasts)
-            self.remarks = network_remarks(options, self.layout)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Which GPUs each replica lies on; without a topology packed on as many servers as that takes.
-
-        Made when somebody asks, for profiles of servers take longer to read than a short run takes.
-        """
-        return layout_of(self._cluster.topology, self._cluster.pools, self._catalog)
-
-    def links_of(self, replica: int) -> ReplicaLinks | None:
-        """The links of a replica's collectives; None where it has none or there is no network."""
-        if self.fabric is None:
-            return None
-        path = self.layout.topology.collective_links(self.layout.placed[replica])
-        return ReplicaLinks(self.fabric, path, replica) if path else None
 
 
 class _PoolBuilder:
@@ -180,7 +143,14 @@ class _PoolBuilder:
         self.size = self._pool.replicas or 1
         self.prices = price_steps(scenario, self.parts)
         self._jitter = scenario.physics.jitter
+        stages = self.parts.stages
+        self.staged = [price_steps(scenario, self.parts, stage) for stage in stages] if len(stages) > 1 else []
+        self._pipeline: PipelineStepTime | None = None
         self._step_time: StepTime = JitteredStepTime(self.prices) if self._jitter else self.prices
+        if self.staged:
+            self._step_time = self._pipeline = price_pipeline(
+                scenario, self.parts, self.prices, self.staged, noisy=self._jitter > 0
+            )
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
@@ -192,7 +162,7 @@ class _PoolBuilder:
         gateway: Gateway,
         log: Recorder,
         context: PolicyContext,
-        network: _Network,
+        network: Network,
         strict: bool,
     ) -> ClusterPool:
         """The pool, which makes a replica whenever the cluster wants one."""
@@ -201,21 +171,24 @@ class _PoolBuilder:
             return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
         def replica(index: int) -> Replica:
-            executor = Executor(
-                env,
-                index,
-                self._step_time,
-                self._settings,
-                self._pool.engine.scheduling.build(context),
-                log,
-                gateway.finished,
-                stepping=self._stepping,
-                gpus=gpus_per_replica(self._pool.parallel),
-                strict=strict,
-                steps=self._steps,
-                noise=noise(index),
-                links=network.links_of(index),
-            )
+            scheduler = self._pool.engine.scheduling.build(context)
+            options: dict[str, Any] = {
+                "stepping": self._stepping,
+                "gpus": self.parts.tensor,
+                "strict": strict,
+                "steps": self._steps,
+                "noise": noise(index),
+            }
+            executor: EngineProcess
+            if self._pipeline is None:
+                executor = Executor(
+                    env, index, self._step_time, self._settings, scheduler, log, gateway.finished,
+                    links=network.links_of(index), **options,
+                )  # fmt: skip
+            else:
+                executor = PipelinedExecutor(
+                    env, index, self._pipeline, self._settings, scheduler, log, gateway.finished, **options
+                )
             return Replica(index, self._index, executor)
 
         return ClusterPool(self._index, self._pool.name, self._pool.role, replica)
@@ -228,14 +201,15 @@ class _PoolBuilder:
             role=self._pool.role,
             first_replica=first_replica,
             replicas=self.size,
-            gpus_per_replica=gpus_per_replica(self._pool.parallel),
+            gpus_per_replica=parts.gpus,
             hardware=parts.gpu.name,
-            peak_flops=parts.gpu.peak(parts.weights) * parts.tensor,
-            peak_bytes_per_s=parts.gpu.hbm_bytes_per_s * parts.tensor,
+            peak_flops=parts.gpu.peak(parts.weights) * parts.gpus,
+            peak_bytes_per_s=parts.gpu.hbm_bytes_per_s * parts.gpus,
             kv_capacity_tokens=(self._settings.num_blocks - 1) * self._settings.block_size,
             work=self._step_time.work,
             price_per_gpu_hour_usd=parts.gpu.price_per_hour_usd or None,
             tdp_watts=parts.gpu.tdp_watts or None,
+            stages=len(parts.stages),
         )
 
 
@@ -273,6 +247,8 @@ def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSett
         front_end_ps=seconds_to_ps(calibration.front_end_s),
         front_end_per_token_ps=seconds_to_ps(calibration.front_end_s_per_token),
         output_ps_per_request=seconds_to_ps(calibration.output_s_per_request),
+        stages=len(parts.stages),
+        balanced=engine.pipeline_batches == "balanced",
     )
 
 

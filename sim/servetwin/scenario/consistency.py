@@ -79,6 +79,12 @@ ENGINE_CHECKS = (
         lambda pool, _: pool.engine.num_gpu_blocks_override is not None,
     ),
     Check(
+        "batches-without-pipeline",
+        "pipeline_batches",
+        "there is one stage, for parallel.pipeline is 1",
+        lambda pool, _: pool.parallel.pipeline == 1,
+    ),
+    Check(
         "deadlines-without-limits",
         "scheduling",
         "no class of the workload has slo.ttft_ms, so no request has a deadline",

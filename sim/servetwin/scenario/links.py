@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
+from servetwin.catalog.find import Catalog
+from servetwin.cluster.links import ReplicaLinks
 from servetwin.fabric.background import Background
 from servetwin.fabric.flows import Fabric
 from servetwin.fabric.topology import Topology
 from servetwin.kernel import Environment
 from servetwin.results.links import LinkUse
 from servetwin.scenario.idle_topology import paths_of
-from servetwin.scenario.network import Layout
+from servetwin.scenario.network import Layout, layout_of
+from servetwin.scenario.schema import Scenario
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
 from servetwin.units import seconds_to_ps
 
@@ -57,3 +61,39 @@ def link_uses(fabric: Fabric) -> list[LinkUse]:
     """What each link carried, with the accounts checked."""
     fabric.audit()
     return [LinkUse(link.name, link.bytes_per_s, link.change_times_ps, link.change_rates) for link in fabric.links]
+
+
+class Network:
+    """The links of a scenario with a topology, with the traffic of others on them.
+
+    Args:
+        scenario: the resolved scenario.
+        catalog: where servers are found.
+        env: the environment.
+        lasts: whether requests are still on their way.
+    """
+
+    def __init__(self, scenario: Scenario, catalog: Catalog, env: Environment, lasts: Callable[[], bool]) -> None:
+        self._cluster, self._catalog = scenario.cluster, catalog
+        options = scenario.cluster.topology
+        #: The links and what goes over them; None without a topology.
+        self.fabric: Fabric | None = None
+        self.remarks: list[str] = []
+        if options is not None:
+            self.fabric = open_network(env, self.layout.topology, options.background, lasts)
+            self.remarks = network_remarks(options, self.layout)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which GPUs each replica lies on; without a topology packed on as many servers as that takes.
+
+        Made when somebody asks, for profiles of servers take longer to read than a short run takes.
+        """
+        return layout_of(self._cluster.topology, self._cluster.pools, self._catalog)
+
+    def links_of(self, replica: int) -> ReplicaLinks | None:
+        """The links of a replica's collectives; None where it has none or there is no network."""
+        if self.fabric is None:
+            return None
+        path = self.layout.topology.collective_links(self.layout.placed[replica])
+        return ReplicaLinks(self.fabric, path, replica) if path else None

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
-from servetwin.physics.memory import KvRoom, check_tensor, kv_room
+from servetwin.physics.memory import KvRoom, check_tensor
+from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
 from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
@@ -18,6 +20,7 @@ from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 _PLACES = {
     "parallel.tensor": "parallel.tensor",
+    "parallel.pipeline": "parallel.pipeline",
     "gpu_memory_utilization": "engine.gpu_memory_utilization",
     "max_num_seqs": "engine.max_num_seqs",
     "max_num_batched_tokens": "engine.max_num_batched_tokens",
@@ -30,23 +33,32 @@ _DEGREE = re.compile(r"tensor: (\d+) is the smallest degree that fits")
 
 
 @contextmanager
-def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
-    """Give errors of physics, which knows no scenario, the path of the pool, and no advice beyond a node."""
+def placed_in(place: str, gpu: Gpu, stages: int = 1) -> Iterator[None]:
+    """Give errors of physics, which knows no scenario, the path of the pool, and no advice beyond a node.
+
+    Args:
+        place: the path of the pool.
+        gpu: its GPU.
+        stages: stages of its pipeline.
+    """
     try:
         yield
     except CapacityError as error:
         degree = _DEGREE.search(error.hint or "")
-        if degree is not None and int(degree[1]) > gpu.link_domain:
+        needed = 0 if degree is None else int(degree[1]) * stages
+        if needed > gpu.link_domain:
             error.hint = (
-                f"it would need {degree[1]} GPUs, more than the {gpu.link_domain} inside one node of {gpu.name}: "
+                f"it would need {needed} GPUs, more than the {gpu.link_domain} inside one node of {gpu.name}: "
                 "use a GPU with more memory, or weights of lower precision"
             )
         elif degree is not None and error.hint is not None:
             error.hint = error.hint.replace("tensor:", f"{place}.parallel.tensor:")
+        elif error.hint is not None and error.hint.startswith("pipeline:"):
+            error.hint = f"{place}.parallel.{error.hint}"
         elif error.hint is not None:
             error.hint = error.hint.replace("gpu_memory_utilization", f"{place}.engine.gpu_memory_utilization")
         if isinstance(error.allowed, list) and error.path == "parallel.tensor":
-            error.allowed = [degree for degree in error.allowed if int(degree) <= gpu.link_domain]
+            error.allowed = [degree for degree in error.allowed if int(degree) * stages <= gpu.link_domain]
         if error.path in _PLACES:
             error.path = f"{place}.{_PLACES[error.path]}"
         raise
@@ -54,7 +66,7 @@ def placed_in(place: str, gpu: Gpu) -> Iterator[None]:
 
 def gpus_per_replica(parallel: Parallel) -> int:
     """GPUs of a replica."""
-    return parallel.tensor
+    return parallel.tensor * parallel.pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,8 @@ class PoolParts:
         model: the model.
         gpu: the GPU.
         calibration: the constants of the engine.
-        tensor: GPUs of a replica.
+        tensor: GPUs that share each layer.
+        stages: the model cut into the stages of a pipeline; the model itself where there is one.
         weights: precision of the weights.
         kv_cache: precision of the KV cache.
     """
@@ -76,11 +89,21 @@ class PoolParts:
     gpu: Gpu
     calibration: Calibration
     tensor: int
+    stages: tuple[ModelSpec, ...]
     weights: str
     kv_cache: str
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of a replica."""
+        return self.tensor * len(self.stages)
+
     def room(self, pool: Pool, place: str) -> KvRoom:
-        """The KV blocks of a replica of ``pool``, whose memory settings are filled in.
+        """The room of the GPU with the fewest KV blocks, which decides how many the replica has; see ``rooms``."""
+        return min(self.rooms(pool, place), key=lambda room: room.num_blocks)
+
+    def rooms(self, pool: Pool, place: str) -> list[KvRoom]:
+        """The room of a GPU of each stage of ``pool``, whose memory settings are filled in.
 
         Args:
             pool: the pool.
@@ -92,19 +115,32 @@ class PoolParts:
         engine = pool.engine
         assert engine.gpu_memory_utilization is not None and engine.max_num_batched_tokens is not None
         assert engine.max_num_seqs is not None
-        with placed_in(place, self.gpu):
-            return kv_room(
-                self.model,
-                self.gpu,
-                tensor=self.tensor,
-                weights=self.weights,
-                kv_cache=self.kv_cache,
-                gpu_memory_utilization=engine.gpu_memory_utilization,
-                max_num_batched_tokens=engine.max_num_batched_tokens,
-                block_size=engine.block_size,
-                calibration=self.calibration,
-                max_num_seqs=engine.max_num_seqs,
-            )
+        settings = {
+            "gpu": self.gpu,
+            "weights": self.weights,
+            "kv_cache": self.kv_cache,
+            "gpu_memory_utilization": engine.gpu_memory_utilization,
+            "max_num_batched_tokens": engine.max_num_batched_tokens,
+            "block_size": engine.block_size,
+            "calibration": self.calibration,
+            "max_num_seqs": engine.max_num_seqs,
+        }
+        with placed_in(place, self.gpu, len(self.stages)):
+            try:
+                return stage_rooms(self.stages, self.tensor, **settings)
+            except CapacityError as error:
+                self._advise(error, settings)
+                raise
+
+    def _advise(self, error: CapacityError, settings: dict[str, Any]) -> None:
+        """Name the smallest pipeline where no tensor degree of a node makes the weights fit."""
+        tensor = _DEGREE.search(error.hint or "")
+        most = self.gpu.link_domain // len(self.stages)
+        if error.path != "parallel.tensor" or (tensor is not None and int(tensor[1]) <= most):
+            return
+        degree = smallest_pipeline(self.model, self.tensor, **settings)
+        if degree is not None and degree * self.tensor <= self.gpu.link_domain:
+            error.hint = f"pipeline: {degree} is the smallest degree that fits"
 
     def whole_room(self, pool: Pool, place: str) -> KvRoom | None:
         """The same with all of the GPU's memory in use; None where the weights do not even fit then."""
@@ -146,24 +182,36 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
     gpu = catalog.gpu(pool.hardware)
-    if pool.parallel.tensor > gpu.link_domain:
-        raise CapacityError(
-            f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {gpu.link_domain}",
-            path=f"{place}.parallel.tensor",
-            found=pool.parallel.tensor,
-            allowed=f"at most {gpu.link_domain}",
-        )
-    with placed_in(place, gpu):
-        check_tensor(model, pool.parallel.tensor)
+    _check_node(pool, gpu, place)
+    tensor, pipeline = pool.parallel.tensor, pool.parallel.pipeline
+    with placed_in(place, gpu, pipeline):
+        check_tensor(model, tensor)
+        check_pipeline(model, pipeline)
     return PoolParts(
         reference=reference,
         model=model,
         gpu=gpu,
         calibration=catalog.calibration(scenario.physics.calibration or CALIBRATIONS[scenario.engine.name]),
-        tensor=pool.parallel.tensor,
+        tensor=tensor,
+        stages=stage_models(model, pipeline),
         weights=model.running(weights),
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
         kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
+    )
+
+
+def _check_node(pool: Pool, gpu: Gpu, place: str) -> None:
+    """Refuse a replica that is larger than a node."""
+    tensor, pipeline, most = pool.parallel.tensor, pool.parallel.pipeline, gpu.link_domain
+    if tensor * pipeline <= most:
+        return
+    field = "tensor" if tensor > most or pipeline == 1 else "pipeline"
+    shared = tensor if field == "pipeline" else 1
+    raise CapacityError(
+        f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {most}",
+        path=f"{place}.parallel.{field}",
+        found=getattr(pool.parallel, field),
+        allowed=f"at most {most // shared}" + (f" beside tensor: {tensor}" if shared > 1 else ""),
     )
 
 

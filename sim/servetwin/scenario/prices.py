@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from servetwin.physics.aiconfigurator import open_database
+from servetwin.physics.jitter import JitteredStepTime
+from servetwin.physics.pipeline import PipelineStepTime, hand_off_s
+from servetwin.physics.protocols import StepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.tables import TableStepTime
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.slowdown import slow_down
+from servetwin.specs import ModelSpec
 
 TABLES = "tables"
 
 
-def price_steps(scenario: Scenario, parts: PoolParts) -> RooflineStepTime:
+def price_steps(scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None) -> RooflineStepTime:
     """The step time of a pool, by the scenario's ``physics.backend``, slowed down by ``cluster.slowdown``.
 
     Args:
         scenario: the scenario, resolved.
         parts: what the pool is made of.
+        model: the part of its model to price, a stage of a pipeline; None = all of it, as if there were one stage.
 
     Raises:
         ScenarioError, CatalogError: the tables are not installed, or have nothing for the GPU.
@@ -36,5 +42,28 @@ def price_steps(scenario: Scenario, parts: PoolParts) -> RooflineStepTime:
     }
     if scenario.physics.backend == TABLES:
         database = open_database(parts.gpu, scenario.engine.name)
-        return TableStepTime(parts.model, gpu, **common, database=database, slowdown=slowdown)
-    return RooflineStepTime(parts.model, gpu, **common)
+        return TableStepTime(model or parts.model, gpu, **common, database=database, slowdown=slowdown)
+    return RooflineStepTime(model or parts.model, gpu, **common)
+
+
+def price_pipeline(
+    scenario: Scenario, parts: PoolParts, whole: RooflineStepTime, stages: list[RooflineStepTime], noisy: bool = False
+) -> PipelineStepTime:
+    """The step time of a pool with a pipeline, whose stages lie inside one link domain.
+
+    Args:
+        scenario: the scenario, resolved.
+        parts: what the pool is made of.
+        whole: prices the model on one stage.
+        stages: prices each stage, slowed down like ``whole``.
+        noisy: whether the stages take noise on the time of a step.
+    """
+    gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
+    bandwidth = calibration.link_efficiency * gpu.link_bytes_per_s
+    hand_off = partial(
+        hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor,
+        bytes_per_s=bandwidth, latency_s=calibration.link_latency_s,
+        gather_bytes_per_s=bandwidth, gather_latency_s=calibration.link_latency_s,
+    )  # fmt: skip
+    priced: list[StepTime] = [JitteredStepTime(stage) if noisy else stage for stage in stages]
+    return PipelineStepTime(whole, priced, [hand_off] * (len(stages) - 1))

@@ -118,9 +118,12 @@ class Parallel(Part):
 
     Attributes:
         tensor: GPUs that share each layer.
+        pipeline: groups of GPUs with the layers shared out among them, one behind the other; a replica has
+            tensor × pipeline GPUs.
     """
 
     tensor: Count = 1
+    pipeline: Count = 1
 
 
 class Precision(Part):
@@ -150,7 +153,10 @@ class EngineOptions(Part):
         long_prefill_token_threshold: most prompt tokens of one request in one step [tokens]; 0 = no limit.
         scheduler_reserve_full_isl: whether a request is admitted only if its whole prompt fits.
         watermark: share of the blocks kept free when a request is admitted while others are scheduled.
-        async_scheduling: whether step n+1 is planned before the tokens of step n are known; ``auto`` is by version.
+        async_scheduling: whether step n+1 is planned before the tokens of step n are known; in a pipeline, whether one
+            more batch than stages is in flight; ``auto`` is by version.
+        pipeline_batches: which running requests a batch of a pipeline takes: ``vllm`` all that are not in flight;
+            ``balanced``, an option of servetwin's own, at most an even share of those that decode.
         gpu_memory_utilization: share of the GPU's memory that the engine may use.
         num_gpu_blocks_override: KV blocks, instead of what the memory holds; for tests and what-ifs.
         enforce_eager: no CUDA graphs.
@@ -168,6 +174,7 @@ class EngineOptions(Part):
     scheduler_reserve_full_isl: bool = True
     watermark: float = Field(default=0.0, ge=0, lt=1)
     async_scheduling: bool | Literal["auto"] = "auto"
+    pipeline_batches: Literal["vllm", "balanced"] = "vllm"
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     num_gpu_blocks_override: int | None = Field(default=None, ge=2, le=MOST)
     enforce_eager: bool = False

@@ -30,7 +30,6 @@ UNBUILT = (
     Unbuilt("cluster.transfer", "the transfer of KV cache between pools"),
     Unbuilt("pool.speculation", "speculative decoding"),
     Unbuilt("pool.kv_tiers", "KV cache outside the GPU"),
-    Unbuilt("pool.parallel.pipeline", "pipeline parallelism", (1,)),
     Unbuilt("pool.parallel.data", "attention data parallelism inside a replica", (1,)),
     Unbuilt("pool.parallel.expert", "expert parallelism", (1,)),
 )

@@ -28,6 +28,8 @@ class ModelSpec:
         vision_parameters: weights of a vision tower, about; not among ``parameters``.
         notes: what the simulator approximates or could not read of this model, in sentences.
         source: where the shapes come from, and when.
+        embeds: whether the embedding is a part of it; false of all but the first stage of a pipeline.
+        has_output: whether the output matrix is; false of all but the last stage of a pipeline.
     """
 
     name: str
@@ -44,6 +46,8 @@ class ModelSpec:
     vision_parameters: int = 0
     notes: tuple[str, ...] = ()
     source: str = ""
+    embeds: bool = True
+    has_output: bool = True
 
     @property
     def num_layers(self) -> int:
@@ -102,12 +106,22 @@ class ModelSpec:
 
     def parameters(self) -> int:
         """All weights of the language model, embeddings included; biases are left out."""
-        rows = self.vocab * (1 if self.tied_embeddings else 2) + self.position_rows
+        rows = self.vocab * self._matrices + (self.position_rows if self.embeds else 0)
         return sum(self.parts().values()) + rows * self.hidden
+
+    @property
+    def _matrices(self) -> int:
+        """Matrices of the vocabulary that are stored."""
+        both = self.embeds and self.has_output
+        return 1 if both and self.tied_embeddings else self.embeds + self.has_output
 
     def active_parameters(self) -> int:
         """Weights that one token is multiplied with: its experts, the output matrix, not the embedding."""
-        return self.active_layer_parameters() + self.vocab * self.hidden
+        return self.active_layer_parameters() + self.output_parameters()
+
+    def output_parameters(self) -> int:
+        """Weights of the output matrix."""
+        return self.vocab * self.hidden if self.has_output else 0
 
     def active_layer_parameters(self) -> int:
         """The same without the output matrix."""
@@ -124,9 +138,9 @@ class ModelSpec:
             tensor: ranks that share out the matrices. KV heads, latent down-projections, routers and norms are
                 repeated where they cannot be shared.
         """
-        matrices = 1 if self.tied_embeddings else 2
         layers = sum(self._layer_bytes(layer, weights, tensor, every_expert=True) for layer in self.layers)
-        return self._vocabulary_bytes(tensor) * matrices + 2.0 * self.position_rows * self.hidden + layers
+        positions = 2.0 * self.position_rows * self.hidden if self.embeds else 0.0
+        return self._vocabulary_bytes(tensor) * self._matrices + positions + layers
 
     def step_weight_bytes(self, weights: str = "auto", tensor: int = 1) -> float:
         """Bytes [B] of weights that any step must read on one of ``tensor`` ranks.
@@ -135,7 +149,7 @@ class ModelSpec:
         as one token visits.
         """
         layers = sum(self._layer_bytes(layer, weights, tensor, every_expert=False) for layer in self.layers)
-        return self._vocabulary_bytes(tensor) + layers
+        return (self._vocabulary_bytes(tensor) if self.has_output else 0.0) + layers
 
     def _vocabulary_bytes(self, tensor: int) -> float:
         return 2.0 * padded_vocab(self.vocab, tensor) * self.hidden

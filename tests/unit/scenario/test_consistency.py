@@ -25,6 +25,7 @@ CASES = {
         {"num_gpu_blocks_override": 1000, "gpu_memory_utilization": 0.8},
         "gpu_memory_utilization",
     ),
+    "batches-without-pipeline": ({"pipeline_batches": "balanced"}, "pipeline_batches"),
     "deadlines-without-limits": ({"scheduling": "edf"}, "scheduling"),
     "priorities-all-equal": ({"scheduling": "priority"}, "scheduling"),
 }  # fmt: skip

@@ -19,7 +19,6 @@ from servetwin.scenario.store import to_yaml
         ("cluster.transfer", {"cluster": {"transfer": {"mode": "pull"}}}),
         ("cluster.speculation", {"cluster": {"speculation": {"method": "eagle3", "k": 3}}}),
         ("cluster.kv_tiers", {"cluster": {"kv_tiers": [{"kind": "cpu"}]}}),
-        ("cluster.parallel.pipeline", {"cluster": {"parallel": {"pipeline": 2}}}),
         ("cluster.parallel.data", {"cluster": {"parallel": {"data": 8}}}),
         ("cluster.pools.0.parallel.expert", {"cluster": {"pools": [{"name": "a", "parallel": {"expert": 8}}]}}),
         ("cluster.pools.0.speculation", {"cluster": {"pools": [{"name": "a", "speculation": {"method": "ngram"}}]}}),
@@ -55,4 +54,4 @@ def test_off_is_off(part: dict[str, Any], base: dict[str, Any], load_it: Callabl
 @pytest.mark.parametrize("value", [True, 2, 1.5, "2", [1]])
 def test_one_is_not_true(value: object, base: dict[str, Any], load_it: Callable[..., Any]) -> None:
     with pytest.raises(ScenarioError):
-        load_it(deep_merge(base, {"cluster": {"parallel": {"pipeline": value}}}))
+        load_it(deep_merge(base, {"cluster": {"parallel": {"data": value}}}))

@@ -1,0 +1,97 @@
+"""What the process of a replica is to everybody else, whatever runs inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from servetwin.engine.protocols import EngineSettings
+from servetwin.engine.rank import Rank
+from servetwin.kernel import Environment
+from servetwin.request import REJECTED, Request
+
+
+class EngineProcess:
+    """The front end of a replica, and what others may ask of its engine.
+
+    Args:
+        env: the environment, with the integer picosecond clock.
+        index: the replica's index in the cluster.
+        settings: the engine's settings.
+        rank: queue, batches and blocks.
+        on_finished: told of each request that ends here, with the visible time of its last token [ps].
+        gpus: GPUs of the replica, or of each stage of its pipeline.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        index: int,
+        settings: EngineSettings,
+        rank: Rank,
+        on_finished: Callable[[Request, int], None],
+        gpus: int,
+    ) -> None:
+        self.index = index
+        self.gpus = gpus
+        self.settings = settings
+        self.rank = rank
+        self._env = env
+        self._on_finished = on_finished
+        self._front_end_ps = 0
+        #: The longest prompt + output that can run here.
+        self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
+
+    def submit(self, request: Request) -> None:
+        """Take a request in, now; it reaches the waiting queue when the front end is done with it.
+
+        A request that can never fit is rejected at once, with its reason.
+        """
+        settings = self.settings
+        if request.prompt_tokens + request.output_tokens > self._most_tokens:
+            request.outcome = REJECTED
+            request.reason = self._misfit(request.prompt_tokens + request.output_tokens)
+            self._on_finished(request, self._env._now)
+            return
+        ready = self._env._now + settings.front_end_ps + settings.front_end_per_token_ps * request.prompt_tokens
+        if ready < self._front_end_ps:
+            ready = self._front_end_ps
+        self._front_end_ps = ready
+        request.queued_ps = ready
+        self.rank.incoming.append(request)
+        self._arrived(ready)
+
+    def generated(self, now: int) -> int:
+        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
+        raise NotImplementedError
+
+    def stop(self, now: int) -> None:
+        """Account for what has happened before ``now`` [ps], in the middle of a run or not; the engine is over.
+
+        A step that ends at ``now`` is cut off like any other: its output comes too late.
+        """
+        raise NotImplementedError
+
+    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
+        """The time up to ``end_ps`` in each bucket, of one GPU of each stage [ps].
+
+        Args:
+            spent: what its segments say (``results.spent``).
+            end_ps: when the run ended [ps]; ``stop`` has been called.
+        """
+        raise NotImplementedError
+
+    def steps(self) -> int:
+        """Engine steps that have ended."""
+        raise NotImplementedError
+
+    def _arrived(self, ready_ps: int) -> None:
+        """A request is in the front end, which will be done with it at ``ready_ps`` [ps]."""
+        raise NotImplementedError
+
+    def _misfit(self, tokens: int) -> str:
+        """Why a request of so many prompt and output tokens can never run here."""
+        settings = self.settings
+        if tokens > settings.max_model_len:
+            return f"longer than max_model_len {settings.max_model_len}"
+        blocks = settings.num_blocks - 1
+        return f"longer than the KV cache of a replica: {blocks} blocks of {settings.block_size} tokens"
