@@ -29,13 +29,14 @@ MODULES = (
     "servetwin.request",
     "servetwin.kernel.nap",
     *(f"servetwin.physics.{name}" for name in (
-        "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables",
+        "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables", "pipeline",
     )),
     *(
         f"servetwin.engine.{name}"
         for name in (
-            "accounts", "admission", "batch", "blocks", "entering", "executor", "in_order", "loading", "outputs",
-            "plan", "preemption", "prefix_cache", "prefix_node", "rank", "states", "steps", "waiting",
+            "accounts", "admission", "batch", "blocks", "entering", "executor", "in_order", "lane", "loading",
+            "look_ahead", "outputs", "pipeline", "pipeline_accounts", "plan", "preemption", "prefix_cache",
+            "prefix_node", "process", "rank", "stage_clock", "states", "steps", "waiting",
         )
     ),
     *(f"servetwin.cluster.{name}" for name in ("fleet", "gateway")),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.oracle.plain_log import STAMPS
 from tests.reference.naive_engine import Cluster, NaiveResult
+from tests.reference.naive_pipeline import PipelinedCluster
 
 from servetwin.request import Request
 from servetwin.results.result import Result
@@ -39,7 +40,8 @@ def naive(scenario: Scenario) -> NaiveResult:
         followers: Sequence[Request] = fresh.on_finished(request, visible_ps)
         return followers
 
-    return Cluster(engines, scenario.router.name(), follow_up).run(requests)
+    cluster = PipelinedCluster if any(settings.stages > 1 for settings, _, _ in engines) else Cluster
+    return cluster(engines, scenario.router.name(), follow_up).run(requests)
 
 
 def fresh_stream(simulation: Simulation) -> Any:

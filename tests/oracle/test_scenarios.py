@@ -15,7 +15,14 @@ from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
 SCENARIOS = Catalog().names("scenarios")
 WORKLOADS = Catalog().names("workloads")
 #: Where nobody waits the interesting things do not happen.
-BUSIER = {"mixed-gpus": 40, "multi-turn": 8, "shared-prefix": 60, "azure-conversation-4xh100": 60, "bench-8b-long": 20}
+BUSIER = {
+    "mixed-gpus": 40,
+    "multi-turn": 8,
+    "shared-prefix": 60,
+    "azure-conversation-4xh100": 60,
+    "bench-8b-long": 20,
+    "bench-70b-pp4": 1,
+}
 
 
 def shrunk(name: str, requests: int) -> list[str]:
@@ -70,10 +77,11 @@ def test_bundled_workload(name: str, tmp_path: Path) -> None:
     assert summary["completed"] > 0
 
 
-def model(name: str, hardware: str, tensor: int, **engine: Any) -> dict[str, Any]:
+def model(name: str, hardware: str, tensor: int, pipeline: int = 1, **engine: Any) -> dict[str, Any]:
+    parallel = {"tensor": tensor, "pipeline": pipeline}
     return {
         "model": name,
-        "cluster": {"hardware": hardware, "parallel": {"tensor": tensor}, "engine": {"max_model_len": 8192, **engine}},
+        "cluster": {"hardware": hardware, "parallel": parallel, "engine": {"max_model_len": 8192, **engine}},
         "workload": {
             "arrivals": {"rate_per_s": 25},
             "prompts": {"distribution": "lognormal", "mean": 600, "std": 900, "max": 4000},
@@ -93,6 +101,10 @@ MODELS = {
     "experts": model("mixtral-8x7b", "h100-sxm", 2),
     "shared experts of a small model": model("qwen3-30b-a3b", "h100-sxm", 1),
     "no graphs": model("llama-2-7b", "a100-sxm-80gb", 1, max_model_len=4096, enforce_eager=True),
+    "pipeline": model("llama-3.1-8b", "l40s", 1, 2),
+    "pipeline, synchronous": model("qwen3-30b-a3b", "h100-sxm", 1, 3, async_scheduling=False),
+    "pipeline of windows and tensor parallel": model("gpt-oss-120b", "h100-sxm", 2, 2, num_gpu_blocks_override=200),
+    "balanced pipeline": model("deepseek-r1", "h200-sxm", 2, 4, pipeline_batches="balanced"),
     "small graphs": model("llama-3.1-8b", "l40s", 1, max_cudagraph_capture_size=8),
 }
 
@@ -113,6 +125,26 @@ def test_a_timeline_changes_nothing(stepping: str, tmp_path: Path) -> None:
     for name in ("requests.parquet", "ledger.json"):
         assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "drawn" / name).read_bytes()
     assert plain.summary()["steps"] == drawn.summary()["steps"]
+
+
+@pytest.mark.parametrize("name", ["pipeline, synchronous", "balanced pipeline"])
+def test_the_stages_are_busy_for_as_long_as_the_ledger_says(name: str) -> None:
+    """The processes of the GPUs of every stage count their own time; what they do not count is waiting."""
+    simulation, result = simulate(at_level(resolved(MODELS[name]), EVERY_OPERATION))
+    (replica,) = simulation.cluster.replicas
+    executor: Any = replica.executor
+    busy = dict.fromkeys(("sm", "hbm", "link", "host"), 0)
+    for device in executor._devices.devices:
+        for rank in device.ranks:
+            for resource, time in rank.busy_ps.items():
+                busy[resource] += time
+    (spent,) = simulation.cluster.ledger(result.end_ps)
+    assert spent["recompute"] == 0
+    hand_offs = spent["exposed_communication"] - busy["link"]
+    assert (spent["compute"], spent["hbm"], spent["host"]) == (busy["sm"], busy["hbm"], busy["host"])
+    assert 0 < hand_offs < spent["bubble"]
+    stages = len(executor._devices.devices)
+    assert sum(spent.values()) == stages * executor.gpus * result.end_ps
 
 
 def test_the_gpus_are_busy_for_as_long_as_the_ledger_says() -> None:

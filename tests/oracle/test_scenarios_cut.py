@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.oracle.levels import at_level, check_levels, resolved, simulate, written
-from tests.oracle.tight_scenarios import CLOSED, SESSIONS, TIGHT
+from tests.oracle.tight_scenarios import BALANCED, CLOSED, PIPELINE, SESSIONS, TIGHT
 
 import servetwin
 from servetwin.engine.protocols import EVERY_OPERATION, EVERY_STEP, SKIP_AHEAD
 from servetwin.results.result import Result
 
-CASES = {"open": TIGHT, "closed loop": CLOSED, "sessions": SESSIONS}
+CASES = {"open": TIGHT, "closed loop": CLOSED, "sessions": SESSIONS, "pipeline": PIPELINE, "balanced": BALANCED}
 
 
 def ends_of_steps(result: Result) -> list[int]:

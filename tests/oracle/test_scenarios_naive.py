@@ -11,7 +11,7 @@ import pytest
 from tests.oracle.levels import resolved, simulate
 from tests.oracle.naive_scenarios import compare, naive
 from tests.oracle.test_scenarios_policies import WORKLOADS, case
-from tests.oracle.tight_scenarios import CLOSED, SESSIONS, TIGHT
+from tests.oracle.tight_scenarios import BALANCED, CLOSED, PIPELINE, SESSIONS, TIGHT
 
 from servetwin.catalog.find import Catalog
 from servetwin.policies.registry import names
@@ -37,6 +37,9 @@ TIGHT_CASES: dict[str, dict[str, Any]] = {
     "closed loop": CLOSED | {"workload": CLOSED["workload"] | {"arrivals": AT_ONCE}},
     "sessions": SESSIONS,
     "windows": TIGHT | {"model": "gpt-oss-20b"},
+    "pipeline": PIPELINE,
+    "balanced pipeline": BALANCED,
+    "pipeline of windows": PIPELINE | {"model": "gpt-oss-20b"},
     "latent attention": TIGHT
     | {"model": "deepseek-r1", "cluster": TIGHT["cluster"] | {"hardware": "h200-sxm", "parallel": {"tensor": 8}}},
 }
@@ -48,6 +51,9 @@ TIGHT_CASES: dict[str, dict[str, Any]] = {
         *((name, router) for name in ("open", "closed loop", "sessions")
           for router in ("round-robin", "least-requests", "least-tokens")),
         ("windows", "least-requests"),
+        ("pipeline", "least-tokens"),
+        ("balanced pipeline", "least-requests"),
+        ("pipeline of windows", "round-robin"),
         ("latent attention", "least-requests"),
     ],
 )  # fmt: skip

@@ -27,6 +27,23 @@ CLOSED = TIGHT | {
         "outputs": {"distribution": "uniform", "min": 1, "max": 120},
     },
 }
+#: With enough prompts longer than the budget for several micro-batches.
+PIPELINE = TIGHT | {
+    "cluster": {
+        "hardware": "h100-sxm",
+        "replicas": 2,
+        "parallel": {"pipeline": 3},
+        "engine": {
+            "max_model_len": 2_000,
+            "num_gpu_blocks_override": 150,
+            "max_num_batched_tokens": 128,
+            "max_num_seqs": 128,
+        },
+    },
+}
+BALANCED = PIPELINE | {
+    "cluster": PIPELINE["cluster"] | {"engine": PIPELINE["cluster"]["engine"] | {"pipeline_batches": "balanced"}},
+}
 SESSIONS = TIGHT | {
     "workload": {
         "arrivals": {"process": "bursts", "size": 14, "interval_s": 0.1},

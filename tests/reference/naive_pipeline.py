@@ -120,4 +120,5 @@ class PipelinedCluster(Cluster):
     """Replicas with stages behind a router."""
 
     def replica(self, index: int, settings: EngineSettings, step_time: Any, scheduler: Any) -> Replica:
-        return PipelinedReplica(index, settings, step_time, scheduler, self)
+        kind = PipelinedReplica if settings.stages > 1 else Replica
+        return kind(index, settings, step_time, scheduler, self)

@@ -71,6 +71,7 @@ class PipelinedExecutor(EngineProcess):
         )
         super().__init__(env, index, settings, rank, on_finished, gpus)
         self.accounts = PipelineAccounts(index, rank, step_time, log)
+        self._step_time = step_time
         order = priority(BOUNDARY, index)
         stages = settings.stages
         self._nap = Nap(env, order)
