@@ -48,7 +48,7 @@ def test_it_is_refused_with_its_place(
 )
 def test_off_is_off(part: dict[str, Any], base: dict[str, Any], load_it: Callable[..., Any]) -> None:
     text = to_yaml(load_it(deep_merge(base, part)).scenario)
-    assert not any(word in text for word in ("control", "jitter", "speculation", "kv_tiers", "pipeline"))
+    assert not any(word in text for word in ("control", "jitter", "speculation", "kv_tiers"))
 
 
 @pytest.mark.parametrize("value", [True, 2, 1.5, "2", [1]])
