@@ -62,8 +62,9 @@ class EngineSettings:
 class SharedLinks(Protocol):
     """The links over which a replica's collectives go, which others use too."""
 
-    #: Who shares the fullest of the links with the replica while it works, itself included; 1 = it is alone.
-    crowd: int
+    @property
+    def crowd(self) -> int:
+        """Who shares the fullest of the links with the replica while it works, itself included; 1 = it is alone."""
 
     def begin(self, changed: Callable[[int], None]) -> None:
         """The replica's work begins, now.
