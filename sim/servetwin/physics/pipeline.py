@@ -9,8 +9,8 @@ from servetwin.physics.operators import ACTIVATION_BYTES
 from servetwin.physics.protocols import Phase, StepPrice, StepShape, StepTime
 from servetwin.physics.roofline import picoseconds
 
-_TENSORS = 2
-"""What a stage hands on: the hidden states, and the residual stream, which the next layer's norm adds to them."""
+HANDED_ON = 2
+"""Tensors that a stage hands on: the hidden states and the residual stream, which the next norm adds up."""
 
 
 def hand_off_s(
@@ -35,7 +35,7 @@ def hand_off_s(
         gather_bytes_per_s: bandwidth between the ranks of a stage, one direction [B/s].
         gather_latency_s: latency of a collective between them, per doubling of ranks [s].
     """
-    moved = _TENSORS * ACTIVATION_BYTES * tokens * hidden
+    moved = HANDED_ON * ACTIVATION_BYTES * tokens * hidden
     sent_s = moved / tensor / bytes_per_s + latency_s
     if tensor == 1:
         return sent_s

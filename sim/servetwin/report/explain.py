@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from servetwin.errors import printable
+from servetwin.report.explain_pipeline import stages_view
 from servetwin.report.layout import QUIET, facts, plain, warning_lines
 from servetwin.report.units import flops_rate, gib, number, percent, rate
 
@@ -28,7 +29,9 @@ def print_explanation(document: Mapping[str, Any], console: Console | None = Non
 
 def explanation_view(document: Mapping[str, Any]) -> Group:
     """The tables, for a rich console of any width."""
-    parts: list[RenderableType] = [_heading(document), Text(), _operators(document), Text(), _phases(document), Text()]
+    pipeline = document["pipeline"]
+    steps = _phases(document) if pipeline is None else stages_view(pipeline)
+    parts: list[RenderableType] = [_heading(document), Text(), _operators(document), Text(), steps, Text()]
     parts += [_roofline(document), Text(), _memory(document)]
     if document["warnings"]:
         parts.append(Text())
@@ -40,7 +43,10 @@ def _heading(document: Mapping[str, Any]) -> Text:
     text = Text()
     gpus = inputs["gpus_per_replica"]
     text.append(printable(inputs["model"]), style="bold")
-    text.append(f" on {gpus} x {printable(inputs['hardware'])}, {inputs['engine']}, weights {inputs['weights']}")
+    stages = f" in {inputs['stages']} stages" if inputs["stages"] > 1 else ""
+    text.append(
+        f" on {gpus} x {printable(inputs['hardware'])}{stages}, {inputs['engine']}, weights {inputs['weights']}"
+    )
     text.append(f", KV cache {inputs['kv_cache']}\n")
     text.append(_step(inputs), style=QUIET)
     if inputs["slowdown"] != 1:
@@ -130,7 +136,11 @@ def _roofline(document: Mapping[str, Any]) -> Table:
     ridge = number(intensity["ridge_flops_per_byte"])
     side = "below" if intensity["flops_per_byte"] < intensity["ridge_flops_per_byte"] else "above"
     stands = f"{side} the ridge of {ridge}: the floor is {intensity['bound']}"
-    table.add_row("roofline, one GPU", f"{number(intensity['flops_per_byte'])} FLOP/B", stands)
+    table.add_row(
+        "roofline, one GPU" if _alike(document) else "roofline, one GPU a stage",
+        f"{number(intensity['flops_per_byte'])} FLOP/B",
+        stands,
+    )
     table.add_row(
         "arithmetic", flops_rate(intensity["achieved_flops_per_s"]),
         f"{percent(intensity['share_of_peak_flops'])} of {flops_rate(intensity['peak_flops_per_s'])}",
@@ -148,12 +158,17 @@ def _roofline(document: Mapping[str, Any]) -> Table:
     return table
 
 
+def _alike(document: Mapping[str, Any]) -> bool:
+    """Whether all GPUs of a replica do the same."""
+    return document["pipeline"] is None
+
+
 def _memory(document: Mapping[str, Any]) -> Table:
     memory, inputs = document["memory"], document["inputs"]
     table = facts()
     utilization = memory["utilization"]
     used = "" if utilization is None else f"of which the engine may use {percent(utilization)}"
-    table.add_row("memory, one GPU", gib(memory["gpu_bytes"]), used)
+    table.add_row("memory, one GPU" if _alike(document) else "memory, fullest GPU", gib(memory["gpu_bytes"]), used)
     table.add_row("weights", gib(memory["weights_bytes"]), "")
     per_token = memory["kv_bytes_per_token"] / 1024
     rest = "KV cache" if per_token else "left over"

@@ -143,10 +143,15 @@ class PoolParts:
             error.hint = f"pipeline: {degree} is the smallest degree that fits"
 
     def whole_room(self, pool: Pool, place: str) -> KvRoom | None:
-        """The same with all of the GPU's memory in use; None where the weights do not even fit then."""
+        """As ``room``, with all of the GPU's memory in use; None where the weights do not even fit then."""
+        rooms = self.whole_rooms(pool, place)
+        return min(rooms, key=lambda room: room.num_blocks) if rooms else None
+
+    def whole_rooms(self, pool: Pool, place: str) -> list[KvRoom] | None:
+        """As ``rooms``, with all of the GPU's memory in use; None where the weights do not even fit then."""
         engine = pool.engine.model_copy(update={"gpu_memory_utilization": 1.0})
         try:
-            return self.room(pool.model_copy(update={"engine": engine}), place)
+            return self.rooms(pool.model_copy(update={"engine": engine}), place)
         except CapacityError:
             return None
 

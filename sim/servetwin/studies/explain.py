@@ -15,6 +15,8 @@ from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
+from servetwin.specs import ModelSpec
+from servetwin.studies.explain_pipeline import StagedStep, shape_on
 from servetwin.studies.step import Step
 from servetwin.units import PS_PER_US
 
@@ -29,7 +31,8 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         pool_name: the pool; the first one if not given.
 
     Returns:
-        What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of a replica.
+        What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of a replica;
+        in a pipeline, of one GPU of each stage, all stages together.
 
     Raises:
         ScenarioError: there is no pool of that name.
@@ -40,7 +43,9 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     parts = pool_parts(scenario, pool, place, catalog)
     prices = price_steps(scenario, parts)
     shape = step.shape(prices.windows, captured(pool))
-    items = itemize(prices, shape, parts.gpu)
+    staged = StagedStep(scenario, parts, prices, shape) if len(parts.stages) > 1 else None
+    items = itemize(prices, shape, parts.gpu) if staged is None else staged.items
+    priced = [prices] if staged is None else staged.prices
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated",))
     return {
@@ -48,14 +53,16 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
         "phases": [
             {"kind": phase.kind, "resource": phase.resource, "count": phase.count, "us": phase.ps / PS_PER_US}
-            for phase in prices.phases(shape)
+            for one in priced
+            for phase in one.phases(shape_on(one, prices, shape))
         ],
+        "pipeline": None if staged is None else staged.document(pool, _rooms(pool, parts, place)),
         "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
         "memory": memory,
         "intensity": _intensity(items, parts),
         "warnings": [
             *_warnings(pool, step, shape, memory),
-            *prices.remarks(),
+            *dict.fromkeys(remark for one in priced for remark in one.remarks()),
             *notes,
             *_other_pools(scenario, pool_name),
         ],
@@ -80,7 +87,8 @@ def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape:
         "pools": [one.name for one in scenario.cluster.pools],
         "model": parts.model.name,
         "hardware": parts.gpu.name,
-        "gpus_per_replica": parts.tensor,
+        "gpus_per_replica": parts.gpus,
+        "stages": len(parts.stages),
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "weights": parts.weights,
         "kv_cache": parts.kv_cache,
@@ -157,9 +165,9 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
 
     Constant-size states are set aside for ``max_num_seqs`` requests, so no more than these fit, however short.
     """
-    room, blocks = _room(pool, parts, place)
+    stage, room, blocks = _room(pool, parts, place)
     size = pool.engine.block_size
-    block_bytes = size * parts.model.kv_bytes_per_token(parts.kv_cache, parts.tensor)
+    per_token = stage.kv_bytes_per_token(parts.kv_cache, parts.tensor)
     tokens = (blocks - 1) * size
     per_request = -(-max(step.context, 1) // size) * size
     needed = step.batch * per_request
@@ -172,11 +180,13 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     return {
         "gpu_bytes": parts.gpu.memory_bytes,
         "utilization": pool.engine.gpu_memory_utilization,
-        "weights_bytes": room.weight_bytes if room else parts.model.weight_bytes(parts.weights, parts.tensor),
+        "weights_bytes": room.weight_bytes if room else stage.weight_bytes(parts.weights, parts.tensor),
         "overhead_bytes": room.overhead_bytes if room else None,
         "state_bytes": room.state_bytes if room else None,
-        "kv_bytes": room.kv_bytes if room and pool.engine.num_gpu_blocks_override is None else blocks * block_bytes,
-        "kv_bytes_per_token": parts.model.kv_bytes_per_token(parts.kv_cache, parts.tensor),
+        "kv_bytes": room.kv_bytes
+        if room and pool.engine.num_gpu_blocks_override is None
+        else blocks * size * per_token,
+        "kv_bytes_per_token": per_token,
         "kv_blocks": blocks,
         "kv_capacity_tokens": tokens,
         "kv_needed_tokens": needed,
@@ -189,13 +199,24 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     }
 
 
-def _room(pool: Pool, parts: PoolParts, place: str) -> tuple[KvRoom | None, int]:
-    """Room of one GPU and its KV blocks; blocks that the scenario sets need not fit."""
+def _room(pool: Pool, parts: PoolParts, place: str) -> tuple[ModelSpec, KvRoom | None, int]:
+    """The stage with the fewest blocks, the room of one of its GPUs, and its KV blocks.
+
+    Blocks that the scenario sets need not fit.
+    """
+    rooms = _rooms(pool, parts, place)
     override = pool.engine.num_gpu_blocks_override
-    if override is None:
-        room = parts.room(pool, place)
-        return room, room.num_blocks
-    return parts.whole_room(pool, place), override
+    if not rooms:
+        return parts.stages[0], None, override or 0
+    fewest = min(range(len(rooms)), key=lambda stage: rooms[stage].num_blocks)
+    return parts.stages[fewest], rooms[fewest], override or rooms[fewest].num_blocks
+
+
+def _rooms(pool: Pool, parts: PoolParts, place: str) -> list[KvRoom]:
+    """The room of a GPU of each stage; none where blocks are set by the scenario and the weights do not fit."""
+    if pool.engine.num_gpu_blocks_override is None:
+        return parts.rooms(pool, place)
+    return parts.whole_rooms(pool, place) or []
 
 
 def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) -> list[str]:

@@ -34,6 +34,50 @@ def explained(batch: int | None = None, context: int | None = None, prefill: int
     return explain(scenario(**more), Step.of(batch, context, prefill), CATALOG)
 
 
+PIPELINE = {"parallel": {"pipeline": 4}, "engine": {"async_scheduling": True}}
+
+
+def test_a_pipeline_is_explained_stage_by_stage() -> None:
+    found = explained(64, 2_000, cluster=PIPELINE)
+    pipeline, inputs = found["pipeline"], found["inputs"]
+    assert (inputs["gpus_per_replica"], inputs["stages"], pipeline["slots"]) == (4, 4, 5)
+    stages = pipeline["stages"]
+    assert [stage["layers"] for stage in stages] == [8, 8, 8, 8]
+    assert [stage["holds"] for stage in stages] == ["embedding", "", "", "output"]
+    busy = sum(stage["total_us"] for stage in stages)
+    travels = sum(stage["hand_off_us"] for stage in stages)
+    assert stages[3]["hand_off_us"] == 0 < travels
+    assert found["step"]["total_us"] == pytest.approx(busy + travels) == pytest.approx(pipeline["latency_us"])
+    assert sum(operator["total_us"] for operator in found["operators"]) == pytest.approx(found["step"]["total_us"])
+    assert sum(phase["us"] for phase in found["phases"]) == pytest.approx(busy)
+    assert found["memory"]["kv_blocks"] == min(stage["kv_blocks"] for stage in stages)
+
+
+def test_the_bubble_by_hand() -> None:
+    """One micro-batch keeps a stage busy for its share of the latency; enough of them wait for the slowest stage."""
+    pipeline = explained(64, 2_000, cluster=PIPELINE)["pipeline"]
+    spans = [stage["total_us"] for stage in pipeline["stages"]]
+    first, *_, last = pipeline["loads"]
+    assert [load["micro_batches"] for load in pipeline["loads"]] == [1, 2, 3, 4, 5]
+    assert first["itl_us"] == pipeline["latency_us"]
+    assert first["bubble_share"] == pytest.approx(1 - sum(spans) / (4 * pipeline["latency_us"]))
+    assert last["itl_us"] == pytest.approx(5 * max(spans))
+    assert last["bubble_share"] == pytest.approx(1 - sum(spans) / (4 * max(spans)))
+
+
+def test_a_pipeline_of_windows_and_one_without_room() -> None:
+    windows = explained(8, 3_000, cluster={"parallel": {"pipeline": 3}}, model="gpt-oss-120b")
+    assert sum(stage["layers"] for stage in windows["pipeline"]["stages"]) == 36
+    blocks = {"parallel": {"pipeline": 2}, "engine": {"num_gpu_blocks_override": 500, "max_model_len": 4_000}}
+    found = explained(8, 100, cluster=blocks, model="llama-3.1-405b")
+    assert [stage["kv_blocks"] for stage in found["pipeline"]["stages"]] == [None, None]
+    assert found["memory"]["kv_blocks"] == 500
+
+
+def test_one_stage_has_no_pipeline() -> None:
+    assert explained(8, 100)["pipeline"] is None
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
