@@ -44,6 +44,14 @@ def test_events_do_not_grow_with_the_answers() -> None:
     assert long["events"] < 1.3 * short["events"]
 
 
+@pytest.mark.parametrize("batches", ["vllm", "balanced"])
+def test_events_of_a_pipeline(batches: str) -> None:
+    """Micro-batches go round without an event each, whether they are one or several."""
+    summary = servetwin.run("bench-70b-pp4", run__requests=1_000, cluster__engine__pipeline_batches=batches).summary()
+    assert summary["events"] <= MOST_EVENTS_PER_REQUEST * 1_000
+    assert summary["steps"] > (3 if batches == "balanced" else 1) * summary["events"]
+
+
 def test_events_of_a_preemption_storm_stay_bounded() -> None:
     """Where nearly every step changes something, an event a step is all it costs."""
     summary = servetwin.run(

@@ -54,6 +54,8 @@ FIGURES = (
     "cost_per_million_output_tokens",
 )
 BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute", "idle")
+#: Those that only some scenarios have.
+RARE_BUCKETS = ("bubble",)
 
 #: The scenarios of the standard speed workload.
 BENCH = ("bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long")
@@ -73,7 +75,8 @@ def golden(name: str) -> dict[str, Any]:
         "scenario": name,
         "counts": {key: summary[key] for key in COUNTS},
         "figures": {key: summary[key] for key in FIGURES},
-        "gpu_seconds": {bucket: seconds[bucket] for bucket in BUCKETS},
+        "gpu_seconds": {bucket: seconds[bucket] for bucket in BUCKETS}
+        | {bucket: seconds[bucket] for bucket in RARE_BUCKETS if seconds[bucket]},
     }
 
 
