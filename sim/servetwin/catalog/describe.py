@@ -37,10 +37,15 @@ def describe_gpu(gpu: Gpu, path: Path, kernel_constants_of: str | None) -> dict[
         "link_domain": gpu.link_domain,
         "price_per_hour_usd": gpu.price_per_hour_usd,
         "tdp_watts": gpu.tdp_watts,
-        "all_reduce_us": {
-            gpus: {size: round(seconds * 1e6, 3) for size, seconds in table} for gpus, table in gpu.all_reduce
-        },
+        "switch_reduces": gpu.switch_reduces,
+        "all_reduce_us": _microseconds(gpu.all_reduce),
+        "all_gather_us": _microseconds(gpu.all_gather),
         "sources": [asdict(source) for source in gpu.sources],
         "file": str(path),
         "kernel_constants_of": kernel_constants_of,
     }
+
+
+def _microseconds(tables: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]) -> dict[int, dict[int, float]]:
+    """Latencies of a collective by number of GPUs and message size [us]."""
+    return {gpus: {size: round(seconds * 1e6, 3) for size, seconds in table} for gpus, table in tables}

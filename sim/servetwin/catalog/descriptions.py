@@ -20,7 +20,8 @@ _ALTERNATIVES: dict[str, type] = {
 
 _NAMED_OTHERWISE = {
     "dtype": "native_weights", "kv_cache": "native_kv_cache", "quantised": "quantised_parts",
-    "power": "roofline_power", "link_latency": "link_latency_s", "step.host": "step_s", "step.mixed": "mixed_step_s",
+    "power": "roofline_power", "link_latency": "link_latency_s", "across_latency": "across_latency_s",
+    "step.host": "step_s", "step.mixed": "mixed_step_s",
     "step.per_request": "request_step_s", "step.all_reduce": "all_reduce", "step.eager": "eager_s",
     "step.router": "router_s",
     "greedy": "sampling_s", "top-p": "sampling_s", "front_end.per_request": "front_end_s",

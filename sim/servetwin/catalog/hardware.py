@@ -35,7 +35,9 @@ def read_gpu(path: Path) -> Gpu:
         link_bytes_per_s=figures.required(fields, "link", "bytes/s"),
         price_per_hour_usd=figures.optional(fields, "price_per_hour_usd", None),
         tdp_watts=figures.optional(fields, "tdp", "watts"),
-        all_reduce=_all_reduce(fields, figures),
+        all_reduce=_latencies(fields, figures, "all_reduce"),
+        all_gather=_latencies(fields, figures, "all_gather"),
+        switch_reduces=fields.flag("switch_reduces"),
         l2_bytes=figures.optional(fields, "l2", "bytes"),
         sources=figures.sources,
         link_domain=_link_domain(fields),
@@ -64,13 +66,13 @@ def _link_domain(fields: Fields) -> int:
     return value
 
 
-def _all_reduce(fields: Fields, figures: Figures) -> tuple[tuple[int, tuple[tuple[int, float], ...]], ...]:
-    """Latency tables by number of GPUs; optional."""
-    if not fields.has("all_reduce"):
-        fields.take("all_reduce", None)
+def _latencies(fields: Fields, figures: Figures, name: str) -> tuple[tuple[int, tuple[tuple[int, float], ...]], ...]:
+    """Latency tables of a collective by number of GPUs; optional."""
+    if not fields.has(name):
+        fields.take(name, None)
         return ()
-    inner = fields.inner("all_reduce")
-    figures.add("all_reduce", "table", inner)
+    inner = fields.inner(name)
+    figures.add(name, "table", inner)
     sizes = inner.take("bytes")
     if not _ascending(sizes, int) or len(sizes) < 2:
         raise inner.error(

@@ -77,20 +77,21 @@ _HEAD: dict[str, Schema] = {
 _ABOUT: dict[str, Schema] = {"description": {**_TEXT, "description": "What it is, in a line."}}
 
 
+def _latencies(about: str) -> Schema:
+    """Latencies of a collective inside a node."""
+    rows: Schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}}
+    properties = {
+        "source": _SOURCE,
+        "date": _DATE,
+        "bytes": {"type": "array", "items": _COUNT, "minItems": 2, "description": "Message sizes, ascending [B]."},
+        "latency_us": {"type": "object", "additionalProperties": rows, "description": "By number of GPUs [us]."},
+    }
+    return _optional(_mapping(properties, tuple(properties), about))
+
+
 def gpu_schema() -> Schema:
     """Of ``hardware_profiles/gpus``."""
     peaks = {dtype: _figure("flops", f"Dense peak arithmetic in {dtype}.") for dtype in PEAKS}
-    rows: Schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}}
-    all_reduce = _mapping(
-        {
-            "source": _SOURCE,
-            "date": _DATE,
-            "bytes": {"type": "array", "items": _COUNT, "minItems": 2, "description": "Message sizes, ascending [B]."},
-            "latency_us": {"type": "object", "additionalProperties": rows, "description": "By number of GPUs [us]."},
-        },
-        ("source", "date", "bytes", "latency_us"),
-        "Measured all-reduces inside a node; a formula stands in where there are none.",
-    )
     properties = {
         **_HEAD,
         "architecture": {**_TEXT, "description": "Whose kernel constants: hopper, ampere, ada, blackwell, …"},
@@ -104,7 +105,11 @@ def gpu_schema() -> Schema:
         ),
         "price_per_hour_usd": _optional(_figure(None, "Price of a GPU and hour [USD]; null: costs are null too.")),
         "tdp": _optional(_figure("watts", "Board power limit; null: energy is null too.")),
-        "all_reduce": _optional(all_reduce),
+        "switch_reduces": _optional(
+            {"type": "boolean", "description": "Whether the switch of a domain adds up (NVLink SHARP)."}
+        ),
+        "all_reduce": _latencies("Measured all-reduces inside a node; a formula stands in where there are none."),
+        "all_gather": _latencies("Measured all-gathers, by the size of what every GPU holds in the end; likewise."),
     }
     return _mapping(properties, ("name", "architecture", "memory", "hbm", "flops", "link"))
 
@@ -187,6 +192,8 @@ def calibration_schema() -> Schema:
         **dict.fromkeys(("tile_attention", "element_wise", "link_efficiency"), _SHARE),
         "expert_overlap": number,
         "link_latency": seconds,
+        **dict.fromkeys(("send_efficiency", "across_efficiency", "across_duplex"), _SHARE),
+        "across_latency": seconds,
     }
 
     parts: dict[str, Schema] = {

@@ -49,9 +49,9 @@ def kernels(
 ) -> None:
     """Fit curves of kernels: how near to the data sheet matrix products, experts and attention come, by GPU and type.
 
-    KIND is gemm, moe, decode_attention or prefill_attention; kernels_allreduce_intranode.csv is scored only, for a GPU
-    profile holds measured all-reduces. A third of the shapes is left out of the fit and judges it; rows whose operands
-    sit in the L2 cache count for neither.
+    KIND is gemm, moe, decode_attention or prefill_attention; kernels_allreduce_intranode.csv and
+    kernels_collectives_other.csv are scored only, for a GPU profile holds measured collectives. A third of the shapes
+    is left out of the fit and judges it; rows whose operands sit in the L2 cache count for neither.
     """
     if out is None and (source is not None or date is not None):
         name = "--source" if source is not None else "--date"
@@ -77,8 +77,8 @@ def kernels(
         return
     print(plain(fits.residuals))
     print(f"\n{fits.error()}")
-    for name, text in fits.all_reduces.items():
-        print(f"\nthe profile of {name} has no all-reduces; measured ones for it, with source and date to be added:")
+    for name, text in fits.collectives.items():
+        print(f"\nthe profile of {name} lacks collectives; measured ones for it, with source and date to be added:")
         print(text)
     if out is not None:
         print(f"\nwritten to {out}; use it with: --set physics.calibration={out}")

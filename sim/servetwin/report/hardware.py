@@ -34,8 +34,10 @@ def hardware_view(kind: str, document: Mapping[str, Any]) -> Group:
     if "architecture" in document:
         heading.append(f"  {printable(document['architecture'])}", style=QUIET)
     parts: list[RenderableType] = [heading, Text(), _figures(_ROWS[kind](document))]
-    if document.get("all_reduce_us"):
-        parts += [Text(), Text("all-reduce between GPUs of a node [µs]", style=QUIET), _all_reduce(document)]
+    for name in ("all-reduce", "all-gather"):
+        tables = document.get(f"{name.replace('-', '_')}_us")
+        if tables:
+            parts += [Text(), Text(f"{name} between GPUs of a node [µs]", style=QUIET), _latencies(tables)]
     parts += [Text(), _sources(document), Text(printable(document["file"]), style=QUIET)]
     return Group(*parts)
 
@@ -107,13 +109,13 @@ def _figures(rows: Iterator[Row]) -> Table:
     return table
 
 
-def _all_reduce(gpu: Mapping[str, Any]) -> Table:
+def _latencies(tables: Mapping[int, Mapping[int, float]]) -> Table:
     table = plain()
     table.add_column("GPUs", justify="right")
-    sizes = list(next(iter(gpu["all_reduce_us"].values())))
+    sizes = list(next(iter(tables.values())))
     for size in sizes:
         table.add_column(binary(size), justify="right", no_wrap=True)
-    for gpus, latencies in gpu["all_reduce_us"].items():
+    for gpus, latencies in tables.items():
         table.add_row(str(gpus), *(number(latencies[size]) for size in sizes))
     return table
 

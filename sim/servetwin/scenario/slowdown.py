@@ -6,8 +6,11 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from servetwin.specs import AttentionCurve, Calibration, ExpertsCurve, Gpu, KernelConstants, ProductCurve
+from servetwin.specs.span import Span
 
 _Constants = TypeVar("_Constants", KernelConstants, ProductCurve, ExpertsCurve, AttentionCurve)
+
+_Latencies = tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
 
 _NOT_IN_STEPS = ("front_end_s",)
 """Times of a calibration that are no part of a step; those per token and per request are not either."""
@@ -32,9 +35,8 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
         hbm_bytes_per_s=gpu.hbm_bytes_per_s / factor,
         flops=tuple((dtype, peak / factor) for dtype, peak in gpu.flops),
         link_bytes_per_s=gpu.link_bytes_per_s / factor,
-        all_reduce=tuple(
-            (gpus, tuple((size, seconds * factor) for size, seconds in table)) for gpus, table in gpu.all_reduce
-        ),
+        all_reduce=_slow_latencies(gpu.all_reduce, factor),
+        all_gather=_slow_latencies(gpu.all_gather, factor),
     )
     times = {
         field.name: getattr(calibration, field.name) * factor
@@ -48,6 +50,23 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
         kernels=tuple((name, _slow_kernels(kernels, factor)) for name, kernels in calibration.kernels),
     )
     return slow_gpu, slow_calibration
+
+
+def slow_span(span: Span | None, factor: float) -> Span | None:
+    """The wires of a replica, as slow as ``slow_down`` makes the rest."""
+    if span is None or factor == 1.0:
+        return span
+    return replace(
+        span,
+        inside_bytes_per_s=span.inside_bytes_per_s / factor,
+        inside_latency_s=span.inside_latency_s * factor,
+        across_bytes_per_s=span.across_bytes_per_s / factor,
+        across_latency_s=span.across_latency_s * factor,
+    )
+
+
+def _slow_latencies(tables: _Latencies, factor: float) -> _Latencies:
+    return tuple((gpus, tuple((size, seconds * factor) for size, seconds in table)) for gpus, table in tables)
 
 
 def _slow_kernels(kernels: KernelConstants, factor: float) -> KernelConstants:

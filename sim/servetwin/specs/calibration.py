@@ -67,8 +67,12 @@ class Calibration:
             ``mixed_query_tile``.
         element_wise: share of HBM bandwidth of norms, activations and residual additions.
         expert_overlap: by how much routing is more alike than chance; see ``physics.moe``.
-        link_efficiency: share of the link's bandwidth, where no all-reduce was measured.
-        link_latency_s: all-reduce latency per doubling of ranks, where none was measured [s].
+        link_efficiency: share of the link's bandwidth, where no all-reduce or all-gather was measured.
+        link_latency_s: latency of a collective per doubling of ranks, where none was measured, and of a send [s].
+        send_efficiency: share of the link's bandwidth when one GPU sends to another inside a domain.
+        across_efficiency: the same between domains: of the bandwidth of the NIC, one direction.
+        across_duplex: share of that which is left where a GPU sends and receives at once, as in a ring.
+        across_latency_s: what NCCL takes for a step to another domain besides the latency of the links [s].
         step_s: what the GPU waits for the CPU in each step [s].
         request_step_s: the same for each request in the step: scheduling, sampling and bookkeeping loop over them [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
@@ -103,6 +107,10 @@ class Calibration:
     expert_overlap: float
     link_efficiency: float
     link_latency_s: float
+    send_efficiency: float
+    across_efficiency: float
+    across_duplex: float
+    across_latency_s: float
     step_s: float
     request_step_s: float
     mixed_step_s: float

@@ -41,6 +41,8 @@ class Gpu:
         tdp_watts: board power limit [W]; None where the profile gives none.
         link_domain: GPUs that reach each other at that bandwidth: those of a node, or of a rack.
         all_reduce: measured all-reduce latencies inside a node: ``(GPUs, ((bytes, seconds), …))`` [B, s].
+        all_gather: measured all-gather latencies inside a node: ``(GPUs, ((bytes of all parts, seconds), …))`` [B, s].
+        switch_reduces: whether the switch between the GPUs of a domain adds up (NVLink SHARP).
         sources: a source for each figure.
         l2_bytes: size of the last cache before HBM [B]; None where the profile gives none. Operands that fit into it
             are not read from HBM again in a benchmark that repeats a kernel.
@@ -58,6 +60,8 @@ class Gpu:
     sources: tuple[Source, ...] = ()
     link_domain: int = 8
     l2_bytes: float | None = None
+    all_gather: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = ()
+    switch_reduces: bool = False
 
     def peak(self, dtype: str) -> float:
         """Dense peak arithmetic [FLOP/s] for weights of ``dtype``.

@@ -298,6 +298,6 @@ def test_a_new_gpu_gets_curves_and_an_all_reduce_for_its_profile(folder: Path) -
     assert [(item.dtype, item.numbers, item.held_out.count) for item in formula] == [
         ("2 GPUs", 0, len(sizes)), ("4 GPUs", 0, len(sizes)),
     ]  # fmt: skip
-    text = found.all_reduces["mine"]
+    text = found.collectives["mine"]
     assert text.startswith("all_reduce:\n  bytes: [512, ")
     assert "    2: [5.01, " in text

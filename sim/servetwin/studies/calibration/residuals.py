@@ -30,9 +30,9 @@ class Residual:
     """The residuals of one class of kernels on one GPU.
 
     Attributes:
-        operator: products, experts, decode attention, prefill attention or all-reduce.
+        operator: products, experts, decode attention, prefill attention, all-reduce, all-gather or reduce-scatter.
         gpu: name of the GPU in the catalogue.
-        dtype: data type; for an all-reduce the number of GPUs.
+        dtype: data type; for a collective the number of GPUs.
         numbers: fitted numbers.
         fitted: on the shapes of the fit.
         held_out: on the shapes that were left out of it.

@@ -11,7 +11,7 @@ from typing import Any
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CatalogError, InputError, nearest_name
 from servetwin.specs import Calibration, KernelConstants
-from servetwin.studies.calibration.all_reduce import all_reduce_residuals, profile_table
+from servetwin.studies.calibration.collectives import COLLECTIVES, collective_residuals, profile_table
 from servetwin.studies.calibration.curves import fit_gpu
 from servetwin.studies.calibration.read import PER_TENSOR
 from servetwin.studies.calibration.residuals import Residual
@@ -28,20 +28,20 @@ class KernelFits:
         base_file: where it stands.
         fitted: new curves, by name of the GPU.
         residuals: how well they fit.
-        all_reduces: by name of the GPU, a table for its profile, which has none.
+        collectives: by name of the GPU, tables for its profile, which has none.
     """
 
     base: Calibration
     base_file: Path
     fitted: dict[str, KernelConstants]
     residuals: tuple[Residual, ...]
-    all_reduces: dict[str, str]
+    collectives: dict[str, str]
 
     def error(self) -> str:
-        """How well the curves fit, in words."""
+        """How well the curves fit, in words; collectives have none."""
         held = [
             (item.held_out.median, item) for item in self.residuals
-            if item.held_out.median is not None and item.dtype != PER_TENSOR
+            if item.held_out.median is not None and item.dtype != PER_TENSOR and item.operator not in COLLECTIVES
         ]  # fmt: skip
         if not held:
             return "no shape was left out of the fit to judge it by"
@@ -73,7 +73,7 @@ class KernelFits:
             "kernels": {gpu: _plain(constants) for gpu, constants in self.fitted.items()},
             "residuals": [item.document() for item in self.residuals],
             "error": self.error(),
-            "all_reduce": self.all_reduces,
+            "collectives": self.collectives,
         }
 
 
@@ -93,15 +93,15 @@ def calibrate_kernels(folder: Path, catalog: Catalog, *, gpu: str | None = None,
     start = catalog.calibration(base)
     tables = {table: catalog.gpu(table) for table in _wanted(gpus_in(folder), gpu, catalog)}
     kinds = gpus_in(folder)
-    fitted, residuals, all_reduces = {}, [], {}
+    fitted, residuals, collectives = {}, [], {}
     for table, profile in tables.items():
         found = fit_gpu(folder, table, kinds[table], profile, start)
         fitted[profile.name] = found.kernels
-        residuals += [*found.residuals, *all_reduce_residuals(folder, table, profile, start)]
-        if not profile.all_reduce and (text := profile_table(folder, table)):
-            all_reduces[profile.name] = text
+        residuals += [*found.residuals, *collective_residuals(folder, table, profile, start)]
+        if text := profile_table(folder, table, profile):
+            collectives[profile.name] = text
     file = Path(catalog.describe("calibrations", base)["file"])
-    return KernelFits(start, file, fitted, tuple(_in_order(residuals)), all_reduces)
+    return KernelFits(start, file, fitted, tuple(_in_order(residuals)), collectives)
 
 
 def _wanted(tables: Sequence[str] | dict[str, list[str]], gpu: str | None, catalog: Catalog) -> list[str]:

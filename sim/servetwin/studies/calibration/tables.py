@@ -18,7 +18,8 @@ KINDS = (GEMM, DECODE, PREFILL, MOE)
 """Tables of one GPU each: ``kernels_KIND_GPU.csv``."""
 
 ALL_REDUCE_FILE = "kernels_allreduce_intranode.csv"
-"""The table of all GPUs."""
+COLLECTIVES_FILE = "kernels_collectives_other.csv"
+"""The tables of all GPUs."""
 
 LIBRARIES = ("vllm", "graph")
 """What the library column of an all-reduce must contain: the all-reduce of vLLM in a captured graph."""
@@ -96,12 +97,22 @@ def rows(folder: Path, kind: str, gpu: str) -> Iterator[Row]:
 
 def all_reduce_rows(folder: Path, gpu: str) -> list[Row]:
     """The all-reduces of a GPU in a captured graph; none where the folder has no such table."""
-    path = folder / ALL_REDUCE_FILE
-    if not path.exists():
-        return []
-    return [
-        row for row in _read(path) if row.text("gpu") == gpu and all(word in row.text("library") for word in LIBRARIES)
-    ]
+    rows = _of_gpu(folder / ALL_REDUCE_FILE, gpu)
+    return [row for row in rows if all(word in row.text("library") for word in LIBRARIES)]
+
+
+def all_gather_rows(folder: Path, gpu: str) -> list[Row]:
+    """The all-gathers of a GPU, by what every GPU holds in the end; none where the folder has no such table."""
+    return [row for row in _of_gpu(folder / COLLECTIVES_FILE, gpu) if row.text("op") == "all_gather"]
+
+
+def reduce_scatter_rows(folder: Path, gpu: str) -> list[Row]:
+    """The reduce-scatters of a GPU, by what every GPU begins with; none where the folder has no such table."""
+    return [row for row in _of_gpu(folder / COLLECTIVES_FILE, gpu) if row.text("op") == "reduce_scatter"]
+
+
+def _of_gpu(path: Path, gpu: str) -> list[Row]:
+    return [row for row in _read(path) if row.text("gpu") == gpu] if path.exists() else []
 
 
 def _read(path: Path) -> Iterator[Row]:

@@ -1,0 +1,76 @@
+"""Which GPUs of a replica talk to each other: its tensor groups, its context groups, its pipeline stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from servetwin.specs.span import Span
+
+
+def tensor_span(span: Span | None, tensor: int) -> Span | None:
+    """How the GPUs of the worst placed tensor group of a replica lie.
+
+    Ranks are numbered as in vLLM, tensor ranks next to each other, then context groups, then pipeline stages, and fill
+    the domains of the replica in order.
+
+    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 1e-5, 50e9, 5e-6), 8).domains
+    1
+    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 1e-5, 50e9, 5e-6), 16).per_domain
+    (8, 8)
+
+    Args:
+        span: how the GPUs of the replica lie; None = in one domain.
+        tensor: ranks that share out each layer.
+
+    Returns:
+        the span of the group, None where ``span`` is.
+    """
+    if span is None:
+        return None
+    return _worst(span, [range(first, first + tensor) for first in range(0, span.gpus, tensor)])
+
+
+def context_span(span: Span | None, tensor: int, context: int) -> Span | None:
+    """How the GPUs that share out the tokens of a prompt lie: those of the same tensor rank, ``tensor`` apart.
+
+    Args:
+        span: how the GPUs of the replica lie; None = in one domain.
+        tensor: ranks of a tensor group.
+        context: tensor groups that share out a prompt.
+
+    Returns:
+        the span of the worst placed such group, None where ``span`` is.
+    """
+    if span is None:
+        return None
+    stage = tensor * context
+    firsts = [start + rank for start in range(0, span.gpus, stage) for rank in range(tensor)]
+    return _worst(span, [range(first, first + stage, tensor) for first in firsts])
+
+
+def stage_span(span: Span | None, stage_gpus: int) -> Span | None:
+    """How a GPU of a pipeline stage lies to its partner in the next stage, of the worst placed pair.
+
+    Args:
+        span: how the GPUs of the replica lie; None = in one domain.
+        stage_gpus: GPUs of a stage: ``tensor`` times ``context``.
+
+    Returns:
+        the span of the two, None where ``span`` is, and a span of one GPU where there is one stage.
+    """
+    if span is None:
+        return None
+    pairs = [(first, first + stage_gpus) for first in range(span.gpus - stage_gpus)]
+    return _worst(span, pairs or [(0,)])
+
+
+def _worst(span: Span, groups: Sequence[Sequence[int]]) -> Span:
+    """The span of the group in the most domains, among these the one with the fewest GPUs in a domain."""
+    place = [domain for domain, count in enumerate(span.per_domain) for _ in range(count)]
+    parts = [tuple(sorted(Counter(place[rank] for rank in group).values(), reverse=True)) for group in groups]
+    worst = max(parts, key=lambda part: (len(part), -part[-1]))
+    if len(worst) == 1:
+        return Span(len(groups[0]), 1, worst, span.inside_bytes_per_s, span.inside_latency_s)
+    return replace(span, gpus=len(groups[0]), domains=len(worst), per_domain=worst)
