@@ -1,7 +1,8 @@
 """No step is faster than the hardware allows.
 
 The floor is computed here from the YAML of the model and of the GPU, in lines of its own: arithmetic at the data
-sheet's peak, every needed byte once through HBM, the all-reduces over the wire. It shares no code with the physics.
+sheet's peak, every needed byte once through HBM, all-reduces and the gather of the logits over the wire. It shares no
+code with the physics.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from servetwin.catalog import Catalog
 from servetwin.errors import CapacityError
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
+from servetwin.specs.span import Span
 
 ROOT = Path(__file__).resolve().parents[2] / "hardware_profiles"
 MODELS = sorted(path.stem for path in (ROOT / "models").glob("*.yaml"))
@@ -50,7 +52,9 @@ def load(folder: str, name: str) -> dict[str, Any]:
 class Floor:
     """The least arithmetic, traffic and wire time of a step on one of ``tensor`` ranks."""
 
-    def __init__(self, model: str, gpu: str, tensor: int, weights: str, kv_cache: str) -> None:
+    def __init__(
+        self, model: str, gpu: str, tensor: int, weights: str, kv_cache: str, domains: int = 1, nic: float = 0.0
+    ) -> None:
         self.model, self.tensor = load("models", model), tensor
         profile = load("gpus", gpu)
         flops = {dtype: figure(entry["value"]) for dtype, entry in profile["flops"].items()}
@@ -65,6 +69,7 @@ class Floor:
         self.peak = flops["bf16"] if wide and not sparse else max(flops.values())
         self.hbm, self.wire = figure(profile["hbm"]["value"]), figure(profile["link"]["value"])
         self.kv_bytes = BYTES[kv_cache]
+        self.domains, self.nic = domains, nic
 
     def size(self, part: str) -> float:
         return BYTES[self.dtype] if part in self.parts or self.dtype in ("bf16", "fp16") else 2.0
@@ -104,9 +109,22 @@ class Floor:
             more_flops, more_moved = self.states_and_indexes(attention, contexts, chunks)
             flops += group["count"] * more_flops
             moved += group["count"] * more_moved
-        # Each all-reduce: every rank sends its tensor once, even where the switch adds up.
-        reduced = 2 * layers * tokens * hidden * 2.0 if t > 1 else 0.0
-        return flops / self.peak, moved / self.hbm, reduced / self.wire
+        return (
+            flops / self.peak,
+            moved / self.hbm,
+            self.wire_seconds(2 * layers * tokens * hidden * 2.0, rows * vocab * 2.0),
+        )
+
+    def wire_seconds(self, reduced: float, gathered: float) -> float:
+        """All-reduces of ``reduced`` bytes: every rank sends its tensor once, even where the switch adds up, and every
+        domain the sum of its ranks. Of ``gathered`` bytes every rank and every domain receives what others hold."""
+        t = self.tensor
+        if t == 1:
+            return 0.0
+        if self.domains == 1:
+            return (reduced + gathered * (t - 1) / t) / self.wire
+        nics = t // self.domains * self.nic
+        return (reduced + gathered * (self.domains - 1) / self.domains) / nics
 
     def states_and_indexes(
         self, a: dict[str, Any], contexts: list[int], chunks: list[tuple[int, int]]
@@ -164,23 +182,29 @@ def steps(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     weights=st.sampled_from(["auto", "bf16", "fp8", "mxfp4_mxfp8"]),
     kv_cache=st.sampled_from(["bf16", "fp8"]),
     sampling=st.sampled_from(["greedy", "top-p"]),
+    domains=st.sampled_from([1, 1, 2, 4]),
+    nic=st.sampled_from([2e9, 25e9, 100e9]),
     drawn=steps(),
 )
 def test_no_step_beats_the_hardware(
-    model: str, gpu: str, tensor: int, weights: str, kv_cache: str, sampling: str,
+    model: str, gpu: str, tensor: int, weights: str, kv_cache: str, sampling: str, domains: int, nic: float,
     drawn: tuple[list[int], list[tuple[int, int]]],
 ) -> None:  # fmt: skip
     contexts, chunks = drawn
+    domains = min(domains, tensor)
+    wires = (nic, 0.0) if domains > 1 else (0.0, 0.0)
+    link = CATALOG.gpu(gpu).link_bytes_per_s
+    span = Span(tensor, domains, (tensor // domains,) * domains, link, 0.0, *wires)
     try:
         prices = RooflineStepTime(
             CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor, weights=weights, kv_cache=kv_cache,
-            sampling=sampling, calibration=CALIBRATION,
+            sampling=sampling, calibration=CALIBRATION, span=span,
         )  # fmt: skip
     except CapacityError:
         return  # these ranks do not divide the heads
     shape = step(contexts, chunks, prices.windows)
     price = prices.price(shape)
-    floor = Floor(model, gpu, tensor, weights, kv_cache)
+    floor = Floor(model, gpu, tensor, weights, kv_cache, domains, nic)
     compute, memory, wire = floor.seconds(shape.tokens, shape.requests, contexts, chunks)
     assert price.communication_ps >= wire * 1e12
     assert price.compute_ps + price.memory_ps >= max(compute, memory) * 1e12
@@ -231,9 +255,11 @@ def test_price_is_affine_and_its_parts_add_up(
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-def test_measured_all_reduces_respect_the_wire(gpu: str) -> None:
+def test_measured_collectives_respect_the_wire(gpu: str) -> None:
     profile = load("gpus", gpu)
     wire = figure(profile["link"]["value"])
-    for latencies in profile.get("all_reduce", {"latency_us": {}})["latency_us"].values():
-        for size, latency in zip(profile["all_reduce"]["bytes"], latencies, strict=True):
-            assert latency * 1e-6 >= size / wire
+    for name in ("all_reduce", "all_gather"):
+        for gpus, latencies in profile.get(name, {"latency_us": {}})["latency_us"].items():
+            sent = 1.0 if name == "all_reduce" else (gpus - 1) / gpus
+            for size, latency in zip(profile[name]["bytes"], latencies, strict=True):
+                assert latency * 1e-6 >= sent * size / wire

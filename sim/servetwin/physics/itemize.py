@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from servetwin.errors import InvariantError
 from servetwin.physics.attention import attended_pairs, keys_read
+from servetwin.physics.communication import Exchange
 from servetwin.physics.measured import ROOFLINE
-from servetwin.physics.operators import ACTIVATION_BYTES, Work, on_tokens
+from servetwin.physics.operators import Work, on_tokens
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.specs import Gpu, Layer
@@ -33,7 +34,9 @@ class Item:
             which may differ between the layers of a model.
         bytes_moved: HBM traffic [B].
         flops: arithmetic [FLOP].
-        wire_bytes: bytes that a GPU has to send to the others [B].
+        wire_bytes: bytes that a GPU has to send to the others or receive from them [B].
+        wire_s: the least time of that [s].
+        exchange: the collectives that it consists of; None of what is no communication.
         arithmetic_s: the least time of the arithmetic, each part at the peak of its data type [s].
         floor_s: the least time on this hardware [s]: bytes over bandwidth or arithmetic at peak, the larger, for each
             group of layers.
@@ -46,6 +49,8 @@ class Item:
     bytes_moved: float = 0.0
     flops: float = 0.0
     wire_bytes: float = 0.0
+    wire_s: float = 0.0
+    exchange: Exchange | None = None
     arithmetic_s: float = 0.0
     floor_s: float = 0.0
     provenance: str = ROOFLINE
@@ -68,27 +73,33 @@ class _Account:
         self.items: dict[str, Item] = {}
         self._raw: dict[tuple[str, str], float] = {}
 
-    def fixed(
-        self, name: str, layers: int, column: str, ps: int, works: Sequence[Work] = (), wire: float = 0.0
-    ) -> None:
+    def fixed(self, name: str, layers: int, column: str, ps: int, works: Sequence[Work] = ()) -> None:
         """Add an operator whose time [ps] is known to the picosecond."""
-        self._item(name, layers, works, wire).ps[column] += ps
+        self._item(name, layers, works).ps[column] += ps
+
+    def exchanged(self, layers: int, column: str, ps: int, exchange: Exchange, slowdown: float) -> None:
+        """Add collectives; their bound on the wires is that of hardware ``slowdown`` times as slow as the sheet's."""
+        item = self._item(exchange.kind, layers, ())
+        item.ps[column] += ps
+        item.exchange = exchange
+        item.wire_bytes += exchange.calls * exchange.wire_bytes
+        item.wire_s += exchange.calls * exchange.bound_s / slowdown
+        item.floor_s += item.wire_s
 
     def operator(self, name: str, layers: int, column: str, ps: float, works: Sequence[Work]) -> None:
         """Add an operator of the layers, or another group of layers with it; its time [ps] is rounded in ``settle``."""
-        self._item(name, layers, works, 0.0)
+        self._item(name, layers, works)
         self._raw[name, column] = self._raw.get((name, column), 0.0) + ps
 
-    def _item(self, name: str, layers: int, works: Sequence[Work], wire: float) -> Item:
+    def _item(self, name: str, layers: int, works: Sequence[Work]) -> Item:
         item = self.items.setdefault(name, Item(name))
         item.layers += layers
         moved = sum(work.bytes_moved for work in works)
         item.bytes_moved += moved
         item.flops += sum(work.flops for work in works)
-        item.wire_bytes += wire
         arithmetic_s = sum(work.flops / self._sheet.peak(work.dtype) for work in works)
         item.arithmetic_s += arithmetic_s
-        item.floor_s += max(moved / self._sheet.hbm_bytes_per_s, arithmetic_s, wire / self._sheet.link_bytes_per_s)
+        item.floor_s += max(moved / self._sheet.hbm_bytes_per_s, arithmetic_s)
         return item
 
     def settle(self, column: str, total_ps: int) -> None:
@@ -130,7 +141,7 @@ def itemize(prices: RooflineStepTime, shape: StepShape, sheet: Gpu) -> list[Item
     _layer_items(account, prices, shape)
     _decode_items(account, prices, shape)
     _chunk_items(account, prices, shape)
-    _settle_phases(account, prices, shape)
+    _settle_phases(account, prices, shape, sheet.link_bytes_per_s / prices.gpu.link_bytes_per_s)
     items = [item for item in account.items.values() if item.total_ps]
     for item in items:
         item.provenance = prices.provenance(item.name)
@@ -211,10 +222,10 @@ def _index_work(prices: RooflineStepTime, read: int, pairs: int) -> list[Work]:
     return works
 
 
-def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
+def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape, slowdown: float) -> None:
     """The phases outside the layers as items, and all items rounded to the phases."""
-    model = prices.model
     rows = shape.requests + shape.decodes * (shape.width - 1)
+    exchanges = {exchange.kind: exchange for exchange in prices.links.exchanges(shape.padded_tokens, rows)}
     layers = dict.fromkeys(COLUMNS.values(), 0)
     for phase in prices.phases(shape):
         column = COLUMNS[phase.resource]
@@ -222,10 +233,8 @@ def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape
             layers[column] += phase.ps
         elif phase.kind == "logits":
             account.fixed(phase.kind, 1, column, phase.ps, [prices.head.work(rows)])
-        elif phase.kind == "all-reduce":
-            # Two in each layer, after attention and after the feed-forward block.
-            wire = 2.0 * model.num_layers * ACTIVATION_BYTES * shape.padded_tokens * model.hidden
-            account.fixed(phase.kind, model.num_layers, column, phase.ps, wire=wire)
+        elif phase.kind in exchanges:
+            account.exchanged(phase.count, column, phase.ps, exchanges[phase.kind], slowdown)
         else:
             account.fixed(phase.kind, phase.count, column, phase.ps)
     for column, total in layers.items():

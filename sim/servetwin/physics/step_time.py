@@ -6,45 +6,47 @@ from collections.abc import Sequence
 
 from servetwin.errors import CapacityError, nearest_name
 from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs
-from servetwin.physics.collectives import AllReduce, wire_bound
+from servetwin.physics.communication import ALL_REDUCE, GATHER, Communication
 from servetwin.physics.measured import ROOFLINE
 from servetwin.physics.memory import check_tensor
-from servetwin.physics.operators import ACTIVATION_BYTES, Operator, head_operator, layer_operators, on_tokens
+from servetwin.physics.operators import Operator, head_operator, layer_operators, on_tokens
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import Phase, StepPrice, StepShape
 from servetwin.physics.roofline import picoseconds
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.calibration import SAMPLING
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
-
-_ALL_REDUCES_PER_LAYER = 2
+from servetwin.specs.span import Span
 
 
 class RooflineStepTime:
     """Prices steps of one model on the ranks of one replica; implements ``StepTime``.
 
-    ``step = Σ_layers (GEMMs + experts + element-wise + 2 all-reduces) + attention + logits + sampling +
-    host``. Prefill and decode tokens share one pass over the weights. Operators that depend on tokens only
+    ``step = Σ_layers (GEMMs + experts + element-wise + 2 all-reduces) + attention + logits + their gather +
+    sampling + host``. Prefill and decode tokens share one pass over the weights. Operators that depend on tokens only
     are filled into integer tables when a number of tokens is first seen; decode attention is linear in the
     context with integer coefficients, so that ``price`` is exactly base + slope · context and its growth
     exactly slope · growing.
 
     Matrix products and all-reduces run on the padded tokens of a captured graph, experts on the tokens that
-    carry a request. The ranks are alike: the price of one is the price of the step.
+    carry a request. The ranks are alike: the price of one is the price of the step. Every rank has the logits of its
+    part of the vocabulary; an all-gather puts the rows together before sampling.
 
     Args:
         model: what runs; of a stage of a pipeline, its layers (``physics.stages``).
         gpu: where.
-        tensor: ranks that share out the model, inside one node.
+        tensor: ranks that share out the model.
         weights: precision of the weights, or ``auto``.
         kv_cache: data type of the KV cache, or ``auto`` (bf16).
         sampling: ``greedy``, or ``top-p`` (which sorts the logits; top-k too).
         calibration: efficiencies and constants.
+        span: how the GPUs of the replica lie; in one link domain if not given.
 
     Attributes:
         operators: what depends on tokens only: layers that it occurs in, and the operator.
         head: the output matrix.
         attention: prices attention.
+        links: prices the collectives.
 
     Raises:
         CapacityError: where ``tensor`` does not divide the query heads, or a precision is unknown.
@@ -53,7 +55,7 @@ class RooflineStepTime:
 
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
-        calibration: Calibration,
+        calibration: Calibration, span: Span | None = None,
     ) -> None:  # fmt: skip
         check_tensor(model, tensor)
         _check("precision.weights", weights, (*WEIGHT_DTYPES, "auto"))
@@ -74,7 +76,7 @@ class RooflineStepTime:
         ]
         self.head: Operator = head_operator(model, tensor, machine)
         self.attention = AttentionPrices(model, tensor, kv_cache, machine)
-        self._reduce = AllReduce(gpu, tensor, calibration)
+        self.links = Communication(model, gpu, tensor, calibration, span)
         greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
         row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
         self._row_ps = picoseconds(row_s * model.vocab / 32_000) if model.has_output else 0
@@ -82,7 +84,6 @@ class RooflineStepTime:
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._request_ps = picoseconds(calibration.request_step_s)
         self._launching_ps = picoseconds(self._layers * calibration.eager_s)
-        self._reduced = calibration.all_reduce
         formats = {model.running(weights), kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
         # Where anything is in fewer than 16 bits, the floor grants all arithmetic the fastest units of the chip.
@@ -90,16 +91,17 @@ class RooflineStepTime:
         self._padded: dict[int, tuple[int, int, int]] = {}
         self._has_experts = any(on_tokens(operator) for _, operator in self.operators)
         self._experts: dict[int, tuple[int, int]] = {}
-        self._heads: dict[int, tuple[int, int]] = {}
+        self._heads: dict[int, tuple[int, int, int]] = {}
         self._kinds = len(self.windows) + 1
         self._decode_slopes = self.attention.slopes(1, False)
         self._mixed_slopes = self.attention.slopes(1, True)
 
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
-        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
+        compute, memory, communication, host, head_compute, head_memory, gather, sampling = self._parts(shape)
         compute += head_compute
         memory += head_memory + sampling
+        communication += gather
         slopes = self.slopes_of(shape)
         if self._kinds == 1:
             ((by_compute, by_memory),) = slopes
@@ -126,7 +128,7 @@ class RooflineStepTime:
 
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order: host, layers with their all-reduces, logits, sampling. Sums to the price exactly."""
-        compute, memory, communication, host, head_compute, head_memory, sampling = self._parts(shape)
+        compute, memory, communication, host, head_compute, head_memory, gather, sampling = self._parts(shape)
         for (by_compute, by_memory), context in zip(self.slopes_of(shape), shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
@@ -134,9 +136,10 @@ class RooflineStepTime:
             Phase("host", "host", 1, host),
             Phase("layers", "hbm", self._layers, memory),
             Phase("layers", "sm", self._layers, compute),
-            Phase("all-reduce", "link", self._layers, communication),
+            Phase(ALL_REDUCE, "link", self._layers, communication),
             Phase("logits", "hbm", 1, head_memory),
             Phase("logits", "sm", 1, head_compute),
+            Phase(GATHER, "link", 1, gather),
             Phase("sampling", "hbm", 1, sampling),
         ]
         return [phase for phase in phases if phase.ps]
@@ -160,7 +163,7 @@ class RooflineStepTime:
         return []
 
     def floor(self, shape: StepShape) -> tuple[int, int]:
-        """The least time of the step's arithmetic and HBM traffic, and of its all-reduces on the wire [ps].
+        """The least time of the step's arithmetic and HBM traffic, and of its collectives on the wire [ps].
 
         A window is taken as if all requests had the same context; neither is more than the price.
         """
@@ -170,8 +173,7 @@ class RooflineStepTime:
         flops, moved = self.work(shape.tokens, rows, context, shape.context[0] * shape.width + pairs)
         gpu, price = self.gpu, self.price(shape)
         busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / self.tensor
-        message = ACTIVATION_BYTES * shape.tokens * self.model.hidden
-        wire_s = self._layers * _ALL_REDUCES_PER_LAYER * wire_bound(message, self.tensor, gpu.link_bytes_per_s)
+        wire_s = self.links.bound_s(shape.tokens, rows)
         return (
             min(picoseconds(busy_s), price.compute_ps + price.memory_ps),
             min(picoseconds(wire_s), price.communication_ps),
@@ -206,9 +208,9 @@ class RooflineStepTime:
             moved += layer.count * 2 * requests * attention.state_bytes(tensor)
         return flops, tensor * moved
 
-    def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int]:
+    def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int, int]:
         """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,
-        memory of the output matrix; sampling."""
+        memory of the output matrix; gather of the logits; sampling."""
         compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
         if self._has_experts:
             expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
@@ -221,16 +223,18 @@ class RooflineStepTime:
             memory += chunk_memory
             host = self._mixed_host_ps
         if shape.link_share != 1.0:
-            communication = self._communication(shape.padded_tokens, shape.link_share)
+            communication = self.links.layers_ps(shape.padded_tokens, shape.link_share)
         if not shape.graph:
             # What the decodes read is left out, so that the price stays linear in it.
             host += max(0, self._launching_ps - compute - memory - communication)
         requests = shape.requests
         host += self._request_ps * requests
         rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)
-        head_compute, head_memory = self._heads.get(rows) or self._fill_head(rows)
+        head_compute, head_memory, gather = self._heads.get(rows) or self._fill_head(rows)
+        if shape.link_share != 1.0 and gather:
+            gather = self.links.gather_ps(rows, shape.link_share)
         return (
-            compute, memory + self.attention_ps(shape), communication, host, head_compute, head_memory,
+            compute, memory + self.attention_ps(shape), communication, host, head_compute, head_memory, gather,
             self._row_ps * rows,
         )  # fmt: skip
 
@@ -238,7 +242,7 @@ class RooflineStepTime:
         """Price of the operators that run on padded tokens: compute, memory, communication [ps]."""
         dense = [(count, operator) for count, operator in self.operators if not on_tokens(operator)]
         compute, memory = _sum(dense, tokens)
-        found = self._padded[tokens] = (compute, memory, self._communication(tokens, 1.0))
+        found = self._padded[tokens] = (compute, memory, self.links.layers_ps(tokens, 1.0))
         return found
 
     def _fill_experts(self, tokens: int) -> tuple[int, int]:
@@ -247,16 +251,12 @@ class RooflineStepTime:
         found = self._experts[tokens] = _sum(experts, tokens)
         return found
 
-    def _fill_head(self, rows: int) -> tuple[int, int]:
-        """Price of the output matrix: compute, memory [ps]."""
-        found = self._heads[rows] = _sum([(1, self.head)], rows) if self.model.has_output else (0, 0)
+    def _fill_head(self, rows: int) -> tuple[int, int, int]:
+        """Price of the output matrix: compute, memory, gather of the logits [ps]."""
+        found = self._heads[rows] = (
+            (*_sum([(1, self.head)], rows), self.links.gather_ps(rows, 1.0)) if self.model.has_output else (0, 0, 0)
+        )
         return found
-
-    def _communication(self, tokens: int, share: float) -> int:
-        """All-reduces of all layers [ps]."""
-        message = ACTIVATION_BYTES * tokens * self.model.hidden
-        seconds = self._reduced * self._reduce.seconds(message, share)
-        return picoseconds(self._layers * _ALL_REDUCES_PER_LAYER * seconds)
 
 
 def _sum(operators: Sequence[tuple[int, Operator]], rows: int) -> tuple[int, int]:

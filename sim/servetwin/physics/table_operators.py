@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from servetwin.physics.collectives import AllReduce, wire_bound
+from servetwin.physics.collectives import AllReduce
 from servetwin.physics.measured import FALLBACK, INTERPOLATED, TABLE, ExpertShape, NotMeasuredError, OperatorDatabase
 from servetwin.physics.operators import ACTIVATION_BYTES, ElementWise, Experts, Gemm, Operator, Work
 from servetwin.physics.overheads import Machine
 from servetwin.physics.roofline import Cost
 from servetwin.specs import Calibration, Gpu
+from servetwin.specs.span import Span
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ def measured_operator(
 
 
 class TableAllReduce(AllReduce):
-    """All-reduces priced from measurements, never below the wire.
+    """All-reduces priced from measurements, never below the wire; across link domains by NCCL's formulas.
 
     Args:
         gpu: its links, and the latencies of its profile to fall back on.
@@ -138,20 +139,23 @@ class TableAllReduce(AllReduce):
         calibration: for the formula to fall back on.
         database: the measurements.
         book: takes notes.
+        span: how the GPUs lie; in one domain if not given.
     """
 
     def __init__(
-        self, gpu: Gpu, gpus: int, calibration: Calibration, database: OperatorDatabase, book: TableBook
-    ) -> None:
-        super().__init__(gpu, gpus, calibration)
+        self, gpu: Gpu, gpus: int, calibration: Calibration, database: OperatorDatabase, book: TableBook,
+        span: Span | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(gpu, gpus, calibration, span)
         self._database, self._book = database, book
 
     def seconds(self, message_bytes: float, share: float = 1.0) -> float:
         """Latency [s] of reducing ``message_bytes`` [B] with ``share`` of the links' bandwidth."""
-        if self._gpus == 1 or message_bytes <= 0:
-            return 0.0
+        if self._gpus == 1 or message_bytes <= 0 or self._wires is not None:
+            return super().seconds(message_bytes, share)
         size = message_bytes / share
-        found = self._book.ask("all-reduce", self._database.all_reduce, round(size / ACTIVATION_BYTES), self._gpus)
+        values = round(size * self._stretch / ACTIVATION_BYTES)
+        found = self._book.ask("all-reduce", self._database.all_reduce, values, self._gpus)
         if found is None:
             return super().seconds(message_bytes, share)
-        return self._book.at_least("all-reduce", found, wire_bound(size, self._gpus, self._link))
+        return self._book.at_least("all-reduce", found, self.bound(size))

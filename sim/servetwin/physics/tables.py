@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from servetwin.physics.attention import Slopes
+from servetwin.physics.collectives import tensor_span
 from servetwin.physics.measured import OperatorDatabase
 from servetwin.physics.operators import Operator, head_operator, layer_operators
 from servetwin.physics.overheads import Machine
@@ -11,6 +12,7 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.table_attention import TableAttention
 from servetwin.physics.table_operators import TableAllReduce, TableBook, measured_operator
 from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs.span import Span
 
 
 class TableStepTime(RooflineStepTime):
@@ -25,7 +27,8 @@ class TableStepTime(RooflineStepTime):
     Args:
         model, gpu, tensor, weights, kv_cache, sampling, calibration: as ``RooflineStepTime``.
         database: the measured operators.
-        slowdown: multiplies every measurement; ``gpu`` and ``calibration`` are slowed down already.
+        slowdown: multiplies every measurement; ``gpu``, ``calibration`` and ``span`` are slowed down already.
+        span: as ``RooflineStepTime``.
 
     Raises:
         CapacityError, CatalogError: as ``RooflineStepTime``.
@@ -33,17 +36,18 @@ class TableStepTime(RooflineStepTime):
 
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
-        calibration: Calibration, database: OperatorDatabase, slowdown: float = 1.0,
+        calibration: Calibration, database: OperatorDatabase, slowdown: float = 1.0, span: Span | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            model, gpu, tensor=tensor, weights=weights, kv_cache=kv_cache, sampling=sampling, calibration=calibration
-        )
+            model, gpu, tensor=tensor, weights=weights, kv_cache=kv_cache, sampling=sampling, calibration=calibration,
+            span=span,
+        )  # fmt: skip
         machine = Machine.of(gpu, calibration)
         self._database = database
         self._book = book = TableBook(slowdown)
         self._measured = TableAttention(model, tensor, self.kv_cache, machine, database, book)
         self.attention = self._measured
-        self._reduce = TableAllReduce(gpu, tensor, calibration, database, book)
+        self.links.reduce = TableAllReduce(gpu, tensor, calibration, database, book, tensor_span(span, tensor))
         self.head = measured_operator(head_operator(model, tensor, machine), database, machine, book, None)
         self.operators = []
         for index, layer in enumerate(model.layers):

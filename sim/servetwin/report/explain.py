@@ -12,7 +12,7 @@ from rich.text import Text
 from servetwin.errors import printable
 from servetwin.report.explain_pipeline import stages_view
 from servetwin.report.layout import QUIET, facts, plain, warning_lines
-from servetwin.report.units import flops_rate, gib, number, percent, rate
+from servetwin.report.units import flops_rate, gib, number, percent, rate, scaled
 
 _COLOURS = {"compute": "green", "memory": "blue", "communication": "magenta", "overhead": "yellow"}
 
@@ -32,6 +32,7 @@ def explanation_view(document: Mapping[str, Any]) -> Group:
     pipeline = document["pipeline"]
     steps = _phases(document) if pipeline is None else stages_view(pipeline)
     parts: list[RenderableType] = [_heading(document), Text(), _operators(document), Text(), steps, Text()]
+    parts += [_collectives(document), Text()] if pipeline is None and _exchanges(document) else []
     parts += [_roofline(document), Text(), _memory(document)]
     if document["warnings"]:
         parts.append(Text())
@@ -127,6 +128,24 @@ def _phases(document: Mapping[str, Any]) -> Text:
         one = " each" if phase["count"] > 1 else ""
         text.append(" · " if place else "", style=QUIET)
         text.append(f"{phase['kind']}{count} on {phase['resource']} {number(each)} µs{one}", style="default")
+    return text
+
+
+def _exchanges(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [operator for operator in document["operators"] if operator["collective"]]
+
+
+def _collectives(document: Mapping[str, Any]) -> Text:
+    """Each kind of collective: how many, of which size, how they are done, what one takes and reaches."""
+    text = Text("collectives  ", style=QUIET)
+    for place, operator in enumerate(_exchanges(document)):
+        one = operator["collective"]
+        text.append(" · " if place else "", style=QUIET)
+        text.append(
+            f"{operator['name']} {one['calls']} x {scaled(one['message_bytes'], 'B')}, {one['algorithm']}, "
+            f"{number(one['us'])} µs each, {rate(one['bus_bytes_per_s'])} on the bus",
+            style="default",
+        )
     return text
 
 

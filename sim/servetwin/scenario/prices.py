@@ -13,19 +13,23 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.tables import TableStepTime
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
-from servetwin.scenario.slowdown import slow_down
+from servetwin.scenario.slowdown import slow_down, slow_span
 from servetwin.specs import ModelSpec
+from servetwin.specs.span import Span
 
 TABLES = "tables"
 
 
-def price_steps(scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None) -> RooflineStepTime:
+def price_steps(
+    scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None, span: Span | None = None
+) -> RooflineStepTime:
     """The step time of a pool, by the scenario's ``physics.backend``, slowed down by ``cluster.slowdown``.
 
     Args:
         scenario: the scenario, resolved.
         parts: what the pool is made of.
         model: the part of its model to price, a stage of a pipeline; None = all of it, as if there were one stage.
+        span: how the GPUs of a replica lie; in one link domain if not given.
 
     Raises:
         ScenarioError, CatalogError: the tables are not installed, or have nothing for the GPU.
@@ -39,6 +43,7 @@ def price_steps(scenario: Scenario, parts: PoolParts, model: ModelSpec | None = 
         "kv_cache": parts.kv_cache,
         "sampling": scenario.workload.sampling,
         "calibration": calibration,
+        "span": slow_span(span, slowdown),
     }
     if scenario.physics.backend == TABLES:
         database = open_database(parts.gpu, scenario.engine.name)

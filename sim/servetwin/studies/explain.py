@@ -125,8 +125,24 @@ def _operator(item: Item, step_ps: int) -> dict[str, Any]:
         "flops": item.flops,
         "bytes": item.bytes_moved,
         "wire_bytes": item.wire_bytes,
+        "collective": _collective(item),
         "flops_per_byte": item.flops / item.bytes_moved if item.bytes_moved else None,
         "provenance": item.provenance,
+    }
+
+
+def _collective(item: Item) -> dict[str, Any] | None:
+    """The collectives that an item consists of, one of them; bandwidth as nccl-tests reckon it."""
+    exchange = item.exchange
+    if exchange is None:
+        return None
+    seconds = item.total_ps * 1e-12 / exchange.calls
+    return {
+        "calls": exchange.calls,
+        "message_bytes": exchange.message_bytes,
+        "algorithm": exchange.algorithm,
+        "us": seconds * 1e6,
+        "bus_bytes_per_s": exchange.bus_bytes / seconds,
     }
 
 
@@ -140,7 +156,7 @@ def _intensity(items: Sequence[Item], parts: PoolParts) -> dict[str, Any]:
     floors = {
         "compute": sum(item.arithmetic_s for item in items) * 1e6,
         "memory": moved / bandwidth * 1e6,
-        "communication": wire / gpu.link_bytes_per_s * 1e6,
+        "communication": sum(item.wire_s for item in items) * 1e6,
     }
     return {
         "flops": flops,

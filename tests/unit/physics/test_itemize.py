@@ -10,6 +10,7 @@ from servetwin.physics.itemize import COLUMNS, Item, _Account, itemize
 from servetwin.physics.operators import Work
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
+from servetwin.scenario.slowdown import slow_down
 
 CATALOG = Catalog()
 CALIBRATION = CATALOG.calibration("default")
@@ -99,6 +100,34 @@ def test_communication_and_its_floor() -> None:
     assert reduce.wire_bytes == 2 * 80 * 64 * 8192 * 2
     assert reduce.ps["communication"] == reduce.total_ps > reduce.wire_bytes / 450e9 * 1e12
     assert reduce.floor_s == pytest.approx(reduce.wire_bytes / 450e9)
+    gather = items["gather"]
+    # Three quarters of 64 rows of 128,256 logits are with the others.
+    assert gather.wire_bytes == 0.75 * 64 * 128_256 * 2
+    assert gather.ps["communication"] == gather.total_ps > gather.wire_bytes / 450e9 * 1e12
+    assert gather.floor_s == gather.wire_s == pytest.approx(gather.wire_bytes / 450e9)
+
+
+def test_collectives_are_told_one_by_one() -> None:
+    items = by_name(itemize(prices("llama-3.1-70b", "h100-sxm", 4), shape(64, 500), H100))
+    reduce, gather = items["all-reduce"].exchange, items["gather"].exchange
+    assert reduce is not None and gather is not None and items["logits"].exchange is None
+    assert (reduce.calls, reduce.message_bytes, reduce.algorithm) == (160, 64 * 8192 * 2, "measured")
+    assert reduce.bus_bytes == 2 * 0.75 * 64 * 8192 * 2
+    assert (gather.calls, gather.message_bytes, gather.algorithm) == (1, 64 * 128_256 * 2, "measured")
+    assert gather.bus_bytes == 0.75 * gather.message_bytes
+
+
+def test_the_floor_of_collectives_is_that_of_the_data_sheet_whatever_the_slowdown() -> None:
+    gpu, calibration = slow_down(H100, CALIBRATION, 2.0)
+    slow = RooflineStepTime(
+        CATALOG.model("llama-3.1-70b"), gpu, tensor=4, weights="auto", kv_cache="auto", sampling="greedy",
+        calibration=calibration,
+    )  # fmt: skip
+    plain = prices("llama-3.1-70b", "h100-sxm", 4)
+    found, expected = (by_name(itemize(price, shape(64, 500), H100)) for price in (slow, plain))
+    for name in ("all-reduce", "gather"):
+        assert found[name].wire_s == pytest.approx(expected[name].wire_s)
+        assert found[name].total_ps == pytest.approx(2 * expected[name].total_ps, rel=1e-6)
 
 
 SHAPES = [

@@ -125,7 +125,7 @@ def test_batches_and_chunks_that_are_not_measured_follow_the_curve_of_attention(
 
 def test_all_reduces_by_hand() -> None:
     of = prices("llama-3.1-70b", 4)
-    found = of.price(step(of, 64, 500)).communication_ps
+    found = by_name(of, step(of, 64, 500))["all-reduce"].total_ps
     each_s = CALIBRATION.all_reduce * (6e-6 + 64 * 8_192 * 2 / 2e11)
     assert found == pytest.approx(160 * each_s * 1e12, rel=1e-9)
 
