@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from servetwin.physics.operators import ACTIVATION_BYTES
@@ -14,14 +13,12 @@ HANDED_ON = 2
 
 
 def hand_off_s(
-    tokens: int, hidden: int, *, tensor: int, bytes_per_s: float, latency_s: float, gather_bytes_per_s: float,
-    gather_latency_s: float,
-) -> float:  # fmt: skip
+    tokens: int, hidden: int, *, tensor: int, send: Callable[[float], float], gather: Callable[[float], float]
+) -> float:
     """Time from the end of a step on one stage until the next stage has its input [s].
 
     ``m = 2 · tokens · hidden · 2 B``: hidden states and residual in bf16. Each of the ``tensor`` ranks has all of it
-    and sends a slice to its peer in the next stage, ``m / tensor / bandwidth + latency``; the ranks there gather the
-    slices, ``(tensor − 1) / tensor · m / bandwidth + log2(tensor) · latency``.
+    and sends a slice of ``m / tensor`` to its peer in the next stage; the ranks there gather the slices.
 
     Source: vLLM ``v1/worker/gpu_worker.py`` (``send_tensor_dict`` with ``all_gather_group``),
         ``distributed/parallel_state.py``; ``IntermediateTensors`` of ``model_executor/models/llama.py``.
@@ -30,17 +27,11 @@ def hand_off_s(
         tokens: tokens of the step.
         hidden: width of the residual stream.
         tensor: ranks of each stage.
-        bytes_per_s: bandwidth of the link between two peers, one direction [B/s].
-        latency_s: its latency [s].
-        gather_bytes_per_s: bandwidth between the ranks of a stage, one direction [B/s].
-        gather_latency_s: latency of a collective between them, per doubling of ranks [s].
+        send: seconds to send so many bytes to a peer [s].
+        gather: seconds to gather so many bytes, those of all ranks together, between the ranks of a stage [s].
     """
     moved = HANDED_ON * ACTIVATION_BYTES * tokens * hidden
-    sent_s = moved / tensor / bytes_per_s + latency_s
-    if tensor == 1:
-        return sent_s
-    gathered_s = (tensor - 1) / tensor * moved / gather_bytes_per_s + math.log2(tensor) * gather_latency_s
-    return sent_s + gathered_s
+    return send(moved / tensor) + (gather(moved) if tensor > 1 else 0.0)
 
 
 class PipelineStepTime:

@@ -35,6 +35,7 @@ from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.store import config_hash
+from servetwin.specs import Span
 from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
 from servetwin.workload.build import build_stream
@@ -127,8 +128,32 @@ def build(
     if progress is not None:
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = [*remarks(scenario, [builder.parts for builder in builders]), *network.remarks]
-    prices = [prices for builder in builders for prices in builder.staged or [builder.prices]]
+    prices = [prices for builder in builders for prices in builder.prices]
     return Simulation(scenario, env, cluster, stream, source, recorder, found, prices, network)
+
+
+class _Priced:
+    """The prices of steps, for all replicas of a pool that are alike.
+
+    Args:
+        scenario: the resolved scenario.
+        parts: what the pool is made of.
+        settings: the settings of its engines.
+        span: how the GPUs of a replica lie; None = in one link domain.
+    """
+
+    def __init__(self, scenario: Scenario, parts: PoolParts, settings: EngineSettings, span: Span | None) -> None:
+        noisy, stages = scenario.physics.jitter > 0, parts.stages
+        self.prices = price_steps(scenario, parts, span=span)
+        self.step_time: StepTime = JitteredStepTime(self.prices) if noisy else self.prices
+        #: By stage of a pipeline.
+        self.staged: list[RooflineStepTime] = []
+        self.pipeline: PipelineStepTime | None = None
+        if len(stages) > 1:
+            self.staged = [price_steps(scenario, parts, stage, span) for stage in stages]
+            self.pipeline = price_pipeline(scenario, parts, self.prices, self.staged, noisy=noisy, span=span)
+            self.step_time = self.pipeline
+        self.steps = StepMaker(settings, self.step_time)
 
 
 class _PoolBuilder:
@@ -141,20 +166,24 @@ class _PoolBuilder:
         place = f"cluster.pools.{index}"
         self.parts: PoolParts = pool_parts(scenario, self._pool, place, catalog)
         self.size = self._pool.replicas or 1
-        self.prices = price_steps(scenario, self.parts)
+        self._scenario = scenario
         self._jitter = scenario.physics.jitter
-        stages = self.parts.stages
-        self.staged = [price_steps(scenario, self.parts, stage) for stage in stages] if len(stages) > 1 else []
-        self._pipeline: PipelineStepTime | None = None
-        self._step_time: StepTime = JitteredStepTime(self.prices) if self._jitter else self.prices
-        if self.staged:
-            self._step_time = self._pipeline = price_pipeline(
-                scenario, self.parts, self.prices, self.staged, noisy=self._jitter > 0
-            )
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
-        self._steps = StepMaker(self._settings, self._step_time)
+        self._priced: dict[Span | None, _Priced] = {}
+
+    def priced(self, span: Span | None = None) -> _Priced:
+        """What prices the steps of replicas whose GPUs lie like ``span``; None = in one link domain."""
+        found = self._priced.get(span)
+        if found is None:
+            found = self._priced[span] = _Priced(self._scenario, self.parts, self._settings, span)
+        return found
+
+    @property
+    def prices(self) -> list[RooflineStepTime]:
+        """What has priced steps so far, on each stage of a pipeline."""
+        return [prices for one in self._priced.values() for prices in one.staged or [one.prices]]
 
     def pool(
         self,
@@ -171,23 +200,24 @@ class _PoolBuilder:
             return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
         def replica(index: int) -> Replica:
+            priced = self.priced(network.span_of(index))
             scheduler = self._pool.engine.scheduling.build(context)
             options: dict[str, Any] = {
                 "stepping": self._stepping,
                 "gpus": self.parts.tensor,
                 "strict": strict,
-                "steps": self._steps,
+                "steps": priced.steps,
                 "noise": noise(index),
             }
             executor: EngineProcess
-            if self._pipeline is None:
+            if priced.pipeline is None:
                 executor = Executor(
-                    env, index, self._step_time, self._settings, scheduler, log, gateway.finished,
+                    env, index, priced.step_time, self._settings, scheduler, log, gateway.finished,
                     links=network.links_of(index), **options,
                 )  # fmt: skip
             else:
                 executor = PipelinedExecutor(
-                    env, index, self._pipeline, self._settings, scheduler, log, gateway.finished, **options
+                    env, index, priced.pipeline, self._settings, scheduler, log, gateway.finished, **options
                 )
             return Replica(index, self._index, executor)
 
@@ -206,7 +236,7 @@ class _PoolBuilder:
             peak_flops=parts.gpu.peak(parts.weights) * parts.gpus,
             peak_bytes_per_s=parts.gpu.hbm_bytes_per_s * parts.gpus,
             kv_capacity_tokens=(self._settings.num_blocks - 1) * self._settings.block_size,
-            work=self._step_time.work,
+            work=self.priced().step_time.work,
             price_per_gpu_hour_usd=parts.gpu.price_per_hour_usd or None,
             tdp_watts=parts.gpu.tdp_watts or None,
             stages=len(parts.stages),

@@ -14,8 +14,9 @@ from servetwin.kernel import Environment
 from servetwin.results.links import LinkUse
 from servetwin.scenario.idle_topology import paths_of
 from servetwin.scenario.network import Layout, layout_of
-from servetwin.scenario.schema import Scenario
+from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
+from servetwin.specs import Span
 from servetwin.units import seconds_to_ps
 
 _BYTES_PER_GB = 10**9
@@ -47,8 +48,14 @@ def open_network(
     return fabric
 
 
-def network_remarks(topology: TopologyOptions, layout: Layout) -> list[str]:
+def network_remarks(topology: TopologyOptions, layout: Layout, pools: Sequence[Pool]) -> list[str]:
     """What the user should know about the network, in sentences."""
+    piped = [pool.name for pool in pools if pool.parallel.pipeline > 1]
+    if topology.background and piped:
+        return [
+            f"the transfers of cluster.topology.background do not slow pipelines, which pool {', '.join(piped)} has "
+            "(check pipelines-alone)"
+        ]
     if topology.background or any(layout.span(replica).domains > 1 for replica in range(len(layout.placed))):
         return []
     return [
@@ -81,7 +88,7 @@ class Network:
         self.remarks: list[str] = []
         if options is not None:
             self.fabric = open_network(env, self.layout.topology, options.background, lasts)
-            self.remarks = network_remarks(options, self.layout)
+            self.remarks = network_remarks(options, self.layout, scenario.cluster.pools)
 
     @cached_property
     def layout(self) -> Layout:
@@ -90,6 +97,13 @@ class Network:
         Made when somebody asks, for profiles of servers take longer to read than a short run takes.
         """
         return layout_of(self._cluster.topology, self._cluster.pools, self._catalog)
+
+    def span_of(self, replica: int) -> Span | None:
+        """How the GPUs of a replica lie; None in one link domain, as they do without a topology."""
+        if self.fabric is None:
+            return None
+        span = self.layout.span(replica)
+        return span if span.domains > 1 else None
 
     def links_of(self, replica: int) -> ReplicaLinks | None:
         """The links of a replica's collectives; None where it has none or there is no network."""

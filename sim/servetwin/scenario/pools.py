@@ -187,7 +187,8 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
     gpu = catalog.gpu(pool.hardware)
-    _check_node(pool, gpu, place)
+    if scenario.cluster.topology is None:
+        _check_node(pool, gpu, place)
     tensor, pipeline = pool.parallel.tensor, pool.parallel.pipeline
     with placed_in(place, gpu, pipeline):
         check_tensor(model, tensor)
@@ -206,17 +207,18 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
 
 
 def _check_node(pool: Pool, gpu: Gpu, place: str) -> None:
-    """Refuse a replica that is larger than a node."""
+    """Refuse a replica that is larger than a link domain where nothing says how its servers are joined."""
     tensor, pipeline, most = pool.parallel.tensor, pool.parallel.pipeline, gpu.link_domain
     if tensor * pipeline <= most:
         return
     field = "tensor" if tensor > most or pipeline == 1 else "pipeline"
     shared = tensor if field == "pipeline" else 1
     raise CapacityError(
-        f"the GPUs of a replica must lie inside one node, and a node of {gpu.name} has {most}",
+        f"a node of {gpu.name} has {most} GPUs, and nothing says how nodes are joined",
         path=f"{place}.parallel.{field}",
         found=getattr(pool.parallel, field),
         allowed=f"at most {most // shared}" + (f" beside tensor: {tensor}" if shared > 1 else ""),
+        hint="cluster.topology: {} joins as many servers as it takes by their NICs",
     )
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from servetwin.physics.aiconfigurator import open_database
+from servetwin.physics.collectives import AllGather, Send, stage_span, tensor_span
 from servetwin.physics.jitter import JitteredStepTime
 from servetwin.physics.pipeline import PipelineStepTime, hand_off_s
 from servetwin.physics.protocols import StepTime
@@ -52,9 +53,15 @@ def price_steps(
 
 
 def price_pipeline(
-    scenario: Scenario, parts: PoolParts, whole: RooflineStepTime, stages: list[RooflineStepTime], noisy: bool = False
+    scenario: Scenario,
+    parts: PoolParts,
+    whole: RooflineStepTime,
+    stages: list[RooflineStepTime],
+    *,
+    noisy: bool = False,
+    span: Span | None = None,
 ) -> PipelineStepTime:
-    """The step time of a pool with a pipeline, whose stages lie inside one link domain.
+    """The step time of a pool with a pipeline; between all stages the links are those of the worst placed pair.
 
     Args:
         scenario: the scenario, resolved.
@@ -62,13 +69,14 @@ def price_pipeline(
         whole: prices the model on one stage.
         stages: prices each stage, slowed down like ``whole``.
         noisy: whether the stages take noise on the time of a step.
+        span: how the GPUs of a replica lie; in one link domain if not given.
     """
     gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
-    bandwidth = calibration.link_efficiency * gpu.link_bytes_per_s
+    span = slow_span(span, scenario.cluster.slowdown)
+    send = Send(gpu, calibration, stage_span(span, parts.tensor))
+    gather = AllGather(gpu, parts.tensor, calibration, tensor_span(span, parts.tensor))
     hand_off = partial(
-        hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor,
-        bytes_per_s=bandwidth, latency_s=calibration.link_latency_s,
-        gather_bytes_per_s=bandwidth, gather_latency_s=calibration.link_latency_s,
-    )  # fmt: skip
+        hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor, send=send.seconds, gather=gather.seconds
+    )
     priced: list[StepTime] = [JitteredStepTime(stage) if noisy else stage for stage in stages]
     return PipelineStepTime(whole, priced, [hand_off] * (len(stages) - 1))

@@ -17,6 +17,10 @@ _NOT_HASHED = ("name", "description")
 _NOT_HASHED_OF_RUN = ("seed", "stepping")
 
 
+_OFF = {"pipeline": 1, "context": 1, "uneven_heads": False}
+"""Ways to share out a model, and the values that mean that it is not shared out so."""
+
+
 def as_written(scenario: Scenario) -> dict[str, Any]:
     """The fields of a scenario that were set, as a file would have them."""
     return scenario.model_dump(mode="json", exclude_unset=True, by_alias=True)
@@ -29,7 +33,19 @@ def to_mapping(scenario: Scenario) -> dict[str, Any]:
     if not scenario.physics.jitter:
         # No noise is what every scenario has that does not say otherwise.
         del pruned["physics"]["jitter"]
+    for pool in pruned["cluster"]["pools"]:
+        _leave_out_defaults(pool)
     return pruned
+
+
+def _leave_out_defaults(pool: dict[str, Any]) -> None:
+    """Degrees of 1 have no effect, nor has what depends on them; a scenario of an older version is the same without."""
+    parallel = pool["parallel"]
+    if parallel["pipeline"] == 1:
+        pool["engine"].pop("pipeline_batches")
+    for name, off in _OFF.items():
+        if parallel.get(name) == off:
+            del parallel[name]
 
 
 def to_yaml(scenario: Scenario) -> str:

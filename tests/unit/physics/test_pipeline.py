@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,9 +19,13 @@ from servetwin.physics.step_time import RooflineStepTime
 
 CATALOG = Catalog()
 GPU = CATALOG.gpu("h100-sxm")
-LINK: dict[str, Any] = {
-    "bytes_per_s": 100e9, "latency_s": 5e-6, "gather_bytes_per_s": 400e9, "gather_latency_s": 3e-6,
-}  # fmt: skip
+
+
+def link(bytes_per_s: float, latency_s: float = 5e-6) -> Callable[[float], float]:
+    return lambda size: latency_s + size / bytes_per_s
+
+
+LINK: dict[str, Any] = {"send": link(100e9), "gather": link(400e9, 3e-6)}
 
 
 def prices(name: str, stages: int, tensor: int = 1, noisy: bool = False) -> PipelineStepTime:
@@ -50,9 +55,9 @@ def test_a_hand_off_by_hand() -> None:
     """Hidden states and residual of 1,000 tokens: 2 · 1,000 · 4,096 · 2 B = 16.384 MB."""
     alone = hand_off_s(1000, 4096, tensor=1, **LINK)
     assert alone == pytest.approx(16.384e6 / 100e9 + 5e-6)
-    # Four ranks send a quarter each and gather three quarters; two doublings.
+    # Four ranks send a quarter each and gather the whole.
     four = hand_off_s(1000, 4096, tensor=4, **LINK)
-    assert four == pytest.approx(4.096e6 / 100e9 + 5e-6 + 0.75 * 16.384e6 / 400e9 + 2 * 3e-6)
+    assert four == pytest.approx(4.096e6 / 100e9 + 5e-6 + 16.384e6 / 400e9 + 3e-6)
 
 
 @given(
@@ -62,10 +67,7 @@ def test_a_hand_off_by_hand() -> None:
 @settings(derandomize=True, deadline=None)
 def test_more_bandwidth_never_costs(tokens: int, hidden: int, tensor: int, bandwidth: float, factor: float) -> None:
     def price(sent: float, gathered: float) -> float:
-        return hand_off_s(
-            tokens, hidden, tensor=tensor, bytes_per_s=sent, latency_s=1e-6, gather_bytes_per_s=gathered,
-            gather_latency_s=1e-6,
-        )  # fmt: skip
+        return hand_off_s(tokens, hidden, tensor=tensor, send=link(sent), gather=link(gathered))
 
     assert price(bandwidth * factor, bandwidth) <= price(bandwidth, bandwidth)
     assert price(bandwidth, bandwidth * factor) <= price(bandwidth, bandwidth)

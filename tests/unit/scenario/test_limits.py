@@ -84,7 +84,7 @@ def test_an_arrival_beyond_the_longest_run_keeps_its_place(base: dict[str, Any])
 
 
 def test_more_gpus_than_a_node_has(base: dict[str, Any], load_it: Load) -> None:
-    with pytest.raises(CapacityError, match="inside one node") as caught:
+    with pytest.raises(CapacityError, match="how nodes are joined") as caught:
         load_it(base, "cluster.parallel.tensor=16")
     assert (caught.value.path, caught.value.allowed) == ("cluster.parallel.tensor", "at most 8")
     with pytest.raises(CapacityError) as caught:

@@ -47,11 +47,11 @@ def test_a_pipeline_has_the_blocks_of_its_fullest_stage(base: dict[str, Any], lo
         ({"tensor": 16, "pipeline": 2}, "cluster.parallel.tensor", "at most 8"),
     ],
 )
-def test_a_replica_lies_inside_a_node(
+def test_a_replica_is_no_larger_than_a_node_without_a_topology(
     parallel: dict[str, int], path: str, allowed: str, base: dict[str, Any], load_it: Load
 ) -> None:
     base["cluster"]["parallel"] = parallel
-    with pytest.raises(CapacityError, match="inside one node") as caught:
+    with pytest.raises(CapacityError, match="how nodes are joined") as caught:
         load_it(base)
     assert (caught.value.path, caught.value.allowed) == (path, allowed)
 

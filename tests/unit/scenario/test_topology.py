@@ -220,10 +220,14 @@ def test_links_parquet(tmp_path: Path, wide: dict[str, Any]) -> None:
     traffic = {"from": [0, 0], "to": [1, 0], "gigabytes": 5, "start_s": 0.25}
     result = servetwin.run(with_topology(wide, placement=STRADDLING, background=[traffic]), out=tmp_path)
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
-    assert [(row["link"], row["start_s"], row["end_s"], row["utilisation"]) for row in rows if row["utilisation"]] == [
-        ("node0/gpu0/nic-out", 0.25, pytest.approx(0.35), 1.0),
-        ("node1/gpu0/nic-in", 0.25, pytest.approx(0.35), 1.0),
-    ]
+    busy = [row for row in rows if row["utilisation"]]
+    assert {row["link"] for row in busy} == {"node0/gpu0/nic-out", "node1/gpu0/nic-in"}
+    for name in ("node0/gpu0/nic-out", "node1/gpu0/nic-in"):
+        mine = [row for row in busy if row["link"] == name]
+        assert mine[0]["start_s"] == 0.25
+        # The NIC is the transfer's alone only while the replica has nothing to do.
+        assert {row["utilisation"] for row in mine} <= {0.5, 1.0}
+        assert sum(row["utilisation"] * (row["end_s"] - row["start_s"]) for row in mine) == pytest.approx(0.1)
     assert rows[-1]["end_s"] == result.summary()["simulated_s"]
     assert load_result(tmp_path).links().equals(result.links())
     servetwin.run(wide | {"cluster": {"hardware": "h100-sxm"}}, out=tmp_path)
