@@ -31,6 +31,13 @@ def test_levels(name: str, tmp_path: Path) -> None:
     assert min(summary["events"]) > summary["steps"]
 
 
+@pytest.mark.parametrize("batches", ["vllm", "balanced"])
+def test_levels_of_a_pipeline(batches: str, tmp_path: Path) -> None:
+    """The factor of a step holds on all stages; hand-offs keep their time."""
+    scenario = resolved("bench-70b-pp4", "run.requests=40", f"cluster.engine.pipeline_batches={batches}", *NOISY)
+    assert check_levels(scenario, tmp_path, strict=True)["completed"] == 40
+
+
 @pytest.mark.parametrize("stepping", STEPPING)
 def test_a_timeline_of_noisy_steps_adds_up(stepping: str, tmp_path: Path) -> None:
     scenario = at_level(resolved("quickstart", "run.requests=15", *NOISY), stepping)

@@ -3,8 +3,9 @@
 Only the defaults of the API server are modelled.
 
 Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU) and ``vllm/config/vllm.py`` (captured sizes); the release
-    notes of 0.14.0 (asynchronous scheduling on by default, January 2026); the documentation of
-    ``--gpu-memory-utilization`` (0.9 up to 0.19, 0.92 from 0.22).
+    notes of 0.14.0 (asynchronous scheduling on by default, January 2026) and pull request 32359 (with pipelines too,
+    merged between 0.14.0 and 0.15.0); the documentation of ``--gpu-memory-utilization`` (0.9 up to 0.19, 0.92 from
+    0.22).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ OVERLAPPED = "0.15"
 
 _LARGE_GPU_BYTES = 70 * 2**30
 _ASYNC_SINCE = (0, 14)
+_ASYNC_PIPELINES_SINCE = (0, 15)
 _UTILIZATION_092_SINCE = (0, 22)
 
 
@@ -65,8 +67,14 @@ def rules_version(name: str, version: str) -> str:
     return version if name == "vllm" else OVERLAPPED
 
 
-def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float) -> EngineDefaults:
-    """The defaults of vLLM ``version`` on a GPU with ``gpu_memory_bytes`` [B].
+def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float, stages: int = 1) -> EngineDefaults:
+    """The defaults of vLLM.
+
+    Args:
+        version: its version.
+        gpu_name: the GPU.
+        gpu_memory_bytes: its memory [B].
+        stages: stages of the pipeline; with several, scheduling runs ahead from 0.15 on.
 
     Raises:
         ScenarioError: the version is older than the V1 engine.
@@ -84,7 +92,7 @@ def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float) -> Engin
         max_num_batched_tokens=8192 if large else 2048,
         max_num_seqs=1024 if large else 256,
         gpu_memory_utilization=0.92 if number >= _UTILIZATION_092_SINCE else 0.90,
-        async_scheduling=number >= _ASYNC_SINCE,
+        async_scheduling=number >= (_ASYNC_SINCE if stages == 1 else _ASYNC_PIPELINES_SINCE),
     )
 
 

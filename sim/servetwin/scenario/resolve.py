@@ -104,7 +104,7 @@ def _resolve_pool(
     if scenario.physics.backend == TABLES:
         check_available(parts.gpu)
     rules = rules_version(scenario.engine.name, scenario.engine.version)
-    defaults = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes)
+    defaults = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes, len(parts.stages))
     filled = pool.model_copy(
         update={
             "replicas": pool.replicas or 1,

@@ -14,8 +14,10 @@ from tests.oracle.plain_log import PlainLog
 from tests.reference.simple_policies import Fcfs
 from tests.reference.simple_price import AffinePrice, PipelinePrice
 
+from servetwin.engine.audit import audit_rank
 from servetwin.engine.pipeline import PipelinedExecutor
 from servetwin.engine.protocols import STEPPING, EngineSettings
+from servetwin.errors import InvariantError
 from servetwin.kernel import ARRIVAL, new_environment, priority
 from servetwin.kernel.nap import call_at
 from servetwin.request import Request
@@ -204,3 +206,14 @@ def test_tokens_are_shown_in_order(pipeline: Run) -> None:
     assert [request.first_token_ps for request in (many[0], few)] == [440, 440]
     assert [request.last_token_ps for request in (many[0], few)] == [840, 840]
     assert ran.log.itl_ps() == [200] * 10
+
+
+def test_the_audit_counts_every_micro_batch(pipeline: Run) -> None:
+    """In the middle of a run, two micro-batches have one decoding request each."""
+    ran = pipeline(Request(0, 0, 10, 9), Request(1, 0, 10, 9), max_num_batched_tokens=10, until=650)
+    rank = ran.executor.rank
+    assert [lane.batch.size for lane in rank.lanes] == [1, 1]
+    audit_rank(rank, 0)
+    rank.lanes[1].batch.context += 1
+    with pytest.raises(InvariantError, match="the context read by the next step of micro-batch 1"):
+        audit_rank(rank, 0)

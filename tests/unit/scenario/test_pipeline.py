@@ -99,3 +99,13 @@ def test_the_ledger_has_a_bubble(base: dict[str, Any], load_it: Load, tmp_path: 
     for stage in range(1, 5):
         mine = sorted((event["ts"], event["dur"]) for event in steps if event["tid"] == stage)
         assert all(start + length <= then + 1e-6 for (start, length), (then, _) in itertools.pairwise(mine))
+
+
+@pytest.mark.parametrize(("version", "stages", "depth"), [("0.14", 1, 1), ("0.14", 2, 0), ("0.15", 2, 1)])
+def test_scheduling_ahead_by_version(
+    version: str, stages: int, depth: int, base: dict[str, Any], load_it: Load
+) -> None:
+    base["engine"] = {"name": "vllm", "version": version}
+    base["cluster"]["parallel"] = {"pipeline": stages}
+    settings = build(load_it(base).scenario).cluster.replicas[0].executor.settings
+    assert (settings.stages, settings.depth) == (stages, depth)
