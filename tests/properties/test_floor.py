@@ -53,8 +53,9 @@ class Floor:
     """The least arithmetic, traffic and wire time of a step on one of ``tensor`` ranks."""
 
     def __init__(
-        self, model: str, gpu: str, tensor: int, weights: str, kv_cache: str, domains: int = 1, nic: float = 0.0
-    ) -> None:
+        self, model: str, gpu: str, tensor: int, weights: str, kv_cache: str, domains: int = 1, nic: float = 0.0,
+        context: int = 1,
+    ) -> None:  # fmt: skip
         self.model, self.tensor = load("models", model), tensor
         profile = load("gpus", gpu)
         flops = {dtype: figure(entry["value"]) for dtype, entry in profile["flops"].items()}
@@ -69,7 +70,7 @@ class Floor:
         self.peak = flops["bf16"] if wide and not sparse else max(flops.values())
         self.hbm, self.wire = figure(profile["hbm"]["value"]), figure(profile["link"]["value"])
         self.kv_bytes = BYTES[kv_cache]
-        self.domains, self.nic = domains, nic
+        self.domains, self.nic, self.context = domains, nic, context
 
     def size(self, part: str) -> float:
         return BYTES[self.dtype] if part in self.parts or self.dtype in ("bf16", "fp16") else 2.0
@@ -80,7 +81,7 @@ class Floor:
         model, t = self.model, self.tensor
         hidden, vocab = model["hidden"], model["vocab"]
         flops, moved = 2.0 * rows * vocab * hidden / t, 2.0 * vocab * hidden / t
-        layers = 0
+        layers, kept = 0, 0.0
         for group in model["layers"]:
             layers += group["count"]
             weights, heads, kv_values, pair_decode, pair_prefill = self.attention(group["attention"], hidden)
@@ -96,6 +97,7 @@ class Floor:
                 dense = (3 if mlp.get("gated", True) else 2) * hidden * mlp["intermediate"] / t
                 part += dense * self.size("dense")
                 per_token += dense
+            kept += group["count"] * kv_values * 2.0
             attention = group["attention"]
             window = attention.get("window") or attention.get("top_k") or 10**12
             read = sum(min(c, window) for c in contexts)
@@ -109,11 +111,11 @@ class Floor:
             more_flops, more_moved = self.states_and_indexes(attention, contexts, chunks)
             flops += group["count"] * more_flops
             moved += group["count"] * more_moved
-        return (
-            flops / self.peak,
-            moved / self.hbm,
-            self.wire_seconds(2 * layers * tokens * hidden * 2.0, rows * vocab * 2.0),
-        )
+        own = tokens - sum(new - ceil(new / self.context) for new, _ in chunks)
+        wire = self.wire_seconds(2 * layers * own * hidden * 2.0, rows * vocab * 2.0)
+        # Every group receives the keys and values of the tokens that the others compute.
+        wire += sum(new - ceil(new / self.context) for new, _ in chunks) * kept / self.wire
+        return flops / self.peak / self.context, moved / self.hbm, wire
 
     def wire_seconds(self, reduced: float, gathered: float) -> float:
         """All-reduces of ``reduced`` bytes: every rank sends its tensor once, even where the switch adds up, and every
@@ -184,27 +186,29 @@ def steps(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     sampling=st.sampled_from(["greedy", "top-p"]),
     domains=st.sampled_from([1, 1, 2, 4]),
     nic=st.sampled_from([2e9, 25e9, 100e9]),
+    context=st.sampled_from([1, 1, 2, 3]),
     drawn=steps(),
 )
 def test_no_step_beats_the_hardware(
     model: str, gpu: str, tensor: int, weights: str, kv_cache: str, sampling: str, domains: int, nic: float,
-    drawn: tuple[list[int], list[tuple[int, int]]],
+    context: int, drawn: tuple[list[int], list[tuple[int, int]]],
 ) -> None:  # fmt: skip
     contexts, chunks = drawn
-    domains = min(domains, tensor)
+    domains = 1 if context > 1 else min(domains, tensor)
     wires = (nic, 0.0) if domains > 1 else (0.0, 0.0)
     link = CATALOG.gpu(gpu).link_bytes_per_s
-    span = Span(tensor, domains, (tensor // domains,) * domains, link, 0.0, *wires)
+    gpus = tensor * context
+    span = Span(gpus, domains, (gpus // domains,) * domains, link, 0.0, *wires)
     try:
         prices = RooflineStepTime(
             CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor, weights=weights, kv_cache=kv_cache,
-            sampling=sampling, calibration=CALIBRATION, span=span,
+            sampling=sampling, calibration=CALIBRATION, span=span, context=context,
         )  # fmt: skip
     except CapacityError:
-        return  # these ranks do not divide the heads
+        return  # these ranks do not divide the heads, or prompts cannot be shared out
     shape = step(contexts, chunks, prices.windows)
     price = prices.price(shape)
-    floor = Floor(model, gpu, tensor, weights, kv_cache, domains, nic)
+    floor = Floor(model, gpu, tensor, weights, kv_cache, domains, nic, context)
     compute, memory, wire = floor.seconds(shape.tokens, shape.requests, contexts, chunks)
     assert price.communication_ps >= wire * 1e12
     assert price.compute_ps + price.memory_ps >= max(compute, memory) * 1e12
@@ -212,7 +216,7 @@ def test_no_step_beats_the_hardware(
         shape.tokens, shape.requests, sum(contexts) + sum(n + c for n, c in chunks),
         sum(contexts) + sum(n * c + n * (n + 1) // 2 for n, c in chunks),
     )  # fmt: skip
-    seconds = price.total_ps / 1e12 * tensor
+    seconds = price.total_ps / 1e12 * tensor * context
     if not prices.windows:  # with windows, ``work`` takes equal contexts and is no floor for unequal ones
         assert flops / seconds <= floor.peak
         assert moved / seconds <= floor.hbm

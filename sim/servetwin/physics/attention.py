@@ -39,6 +39,11 @@ def keys_read(new: int, context: int, window: int | None) -> int:
     return new + (context if window is None else min(context, window - 1))
 
 
+def own_tokens(new: int, context: int) -> int:
+    """Tokens of a chunk of ``new`` that the fullest of ``context`` groups computes."""
+    return -(-new // context)
+
+
 class AttentionPrices:
     """What reading and attending context takes, per attention kind.
 
@@ -63,9 +68,10 @@ class AttentionPrices:
         tensor: ranks that share out the heads.
         kv_cache: data type of the cache.
         machine: where it runs.
+        context: groups of ranks that share out the tokens of every chunk.
     """
 
-    def __init__(self, model: ModelSpec, tensor: int, kv_cache: str, machine: Machine) -> None:
+    def __init__(self, model: ModelSpec, tensor: int, kv_cache: str, machine: Machine, context: int = 1) -> None:
         gpu, kernels, calibration = machine.gpu, machine.kernels, machine.calibration
         self.windows = model.windows
         curve = kernels.attending(kv_cache)
@@ -81,21 +87,22 @@ class AttentionPrices:
             attention = layer.attention
             kind = 0 if attention.window is None else self.windows.index(attention.window) + 1
             self._read[kind] += layer.count * attention.kv_bytes(tensor, kv_cache) / bandwidth
-            flops = layer.count * attention.decode_flops() / tensor
+            flops = layer.count * attention.on_rank(attention.decode_flops(), tensor)
             self._decode[kind] += flops / arithmetic
             if isinstance(attention, GroupedAttention) and kernels.mixed_query_tile > 1:
                 self._tiled[kind] += kernels.mixed_query_tile * flops / (calibration.tile_attention * gpu.peak("bf16"))
-            self._pair[kind] += layer.count * attention.prefill_flops() / tensor / arithmetic
-            expansion = layer.count * attention.expansion_flops() / tensor
+            self._pair[kind] += layer.count * attention.on_rank(attention.prefill_flops(), tensor) / arithmetic
+            expansion = layer.count * attention.on_rank(attention.expansion_flops(), tensor)
             self._expand += expansion / (kernels.product("bf16").compute * gpu.peak("bf16"))
             # The indexer scores in 8 bits, and every rank has all of its heads.
             index = layer.count * attention.index_flops() / (curve.compute * gpu.peak("fp8"))
             self._read[0] += layer.count * attention.index_bytes() / bandwidth
             self._decode[0] += index
             self._pair[0] += index
-        heads = sum(layer.count * layer.attention.heads for layer in model.layers) / tensor
+        heads = sum(layer.count * layer.attention.heads_on(tensor) for layer in model.layers)
         self.per_request_ps = picoseconds(heads * curve.per_head_s + 2.0 * model.state_bytes(tensor) / bandwidth)
         self._ramp = curve.ramp_tokens
+        self._context = context
         self._slopes: dict[tuple[int, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
         self._power = calibration.roofline_power
@@ -127,6 +134,8 @@ class AttentionPrices:
 
     def chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Attention of all prefill chunks of a step [ps]: bound by arithmetic and bound by HBM; one is 0."""
+        if self._context > 1:
+            return self._shared_chunks_ps(chunks)
         ramp = self._ramp
         if len(chunks) == 1:
             ((new, before),) = chunks
@@ -145,4 +154,20 @@ class AttentionPrices:
                 compute += (attended_pairs(new, context, window) + ramp * new) * self._chunk_pair_ps[kind]
                 memory += keys_read(new, context, window) * self._chunk_read_ps[kind]
         compute += before * self._expand_ps
+        return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)
+
+    def _shared_chunks_ps(self, chunks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+        """The same on one of several context groups.
+
+        Each takes its share of the queries, from both ends of the chunk, so that all attend about as many pairs; it
+        reads the keys of the whole chunk, and decompresses the whole context.
+        """
+        compute = memory = 0.0
+        for new, before in chunks:
+            share = own_tokens(new, self._context) / new
+            for kind, window in enumerate((None, *self.windows)):
+                pairs = attended_pairs(new, before, window) + self._ramp * new
+                compute += share * pairs * self._chunk_pair_ps[kind]
+                memory += keys_read(new, before, window) * self._chunk_read_ps[kind]
+            compute += before * self._expand_ps
         return (int(compute) + 1, 0) if compute > memory else (0, int(memory) + 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from servetwin.physics.collectives import AllGather, AllReduce, tensor_span
+from servetwin.physics.collectives import AllGather, AllReduce, context_span, tensor_span
 from servetwin.physics.operators import ACTIVATION_BYTES
 from servetwin.physics.roofline import picoseconds
 from servetwin.specs import Calibration, Gpu, ModelSpec, padded_vocab
 from servetwin.specs.span import Span
 
-ALL_REDUCE, GATHER = "all-reduce", "gather"
+ALL_REDUCE, GATHER, KV_GATHER = "all-reduce", "gather", "kv-gather"
 
 _ALL_REDUCES_PER_LAYER = 2
 """After attention, and after the feed-forward block."""
@@ -45,8 +45,13 @@ class Communication:
     Every layer ends in two all-reduces of ``2 · tokens · hidden`` bytes. Each rank has the logits of its part of the
     vocabulary; an all-gather of ``2 · rows · vocabulary`` bytes puts them together before sampling.
 
+    With c context groups, each has computed the keys and values of its share of a chunk's tokens; in every layer an
+    all-gather over the c GPUs of the same tensor rank gives all of them to each, ``2 · c · ceil(tokens / c) · values``
+    bytes, before attention.
+
     Source: vLLM V1, ``LogitsProcessor._gather_logits`` in ``model_executor/layers/logits_processor.py``, which
-        all-gathers on CUDA (``Platform.use_all_gather``); V0 gathered to rank 0.
+        all-gathers on CUDA (``Platform.use_all_gather``); V0 gathered to rank 0. Context groups: vLLM's RFC on prefill
+        context parallelism, github.com/vllm-project/vllm/issues/25749.
 
     Args:
         model: what runs.
@@ -54,18 +59,28 @@ class Communication:
         tensor: ranks that share out each layer.
         calibration: latencies and efficiencies.
         span: how the GPUs of the replica lie; in one link domain if not given.
+        context: tensor groups that share out the tokens of prompts.
 
     Attributes:
         reduce: the all-reduce of a layer.
         gather: the all-gather of the logits.
+        share: the all-gather of keys and values of a layer.
     """
 
     def __init__(
-        self, model: ModelSpec, gpu: Gpu, tensor: int, calibration: Calibration, span: Span | None = None
-    ) -> None:
+        self, model: ModelSpec, gpu: Gpu, tensor: int, calibration: Calibration, span: Span | None = None,
+        context: int = 1,
+    ) -> None:  # fmt: skip
         group = tensor_span(span, tensor)
         self.reduce = AllReduce(gpu, tensor, calibration, group)
         self.gather = AllGather(gpu, tensor, calibration, group)
+        self.share = AllGather(gpu, context, calibration, context_span(span, tensor, context))
+        self._context = context
+        # By bytes of keys and values of a token on one rank, how many layers; bf16 until they are in the cache.
+        self._kept: dict[float, int] = {}
+        for layer in model.layers:
+            kept = ACTIVATION_BYTES * layer.attention.kv_values(tensor) + layer.attention.index_bytes()
+            self._kept[kept] = self._kept.get(kept, 0) + layer.count
         self._tensor = tensor
         self._calls = _ALL_REDUCES_PER_LAYER * model.num_layers
         self._token_bytes = ACTIVATION_BYTES * model.hidden
@@ -81,14 +96,40 @@ class Communication:
         """The all-gather of the logits [ps]."""
         return picoseconds(self.gather.seconds(self._row_bytes * rows, share))
 
-    def bound_s(self, tokens: int, rows: int) -> float:
-        """The least time of all collectives of a step on the wires [s]."""
-        return sum(exchange.calls * exchange.bound_s for exchange in self.exchanges(tokens, rows))
+    def share_ps(self, own: int, share: float) -> int:
+        """The keys and values of a step's chunks, of which each context group has computed ``own`` tokens [ps]."""
+        whole = self._context * own
+        seconds = sum(count * self.share.seconds(whole * kept, share) for kept, count in self._kept.items())
+        return picoseconds(seconds)
 
-    def exchanges(self, tokens: int, rows: int) -> list[Exchange]:
-        """The collectives of a step of ``tokens`` tokens and ``rows`` rows of logits; none on one rank."""
-        if self._tensor == 1:
+    def bound_s(self, tokens: int, rows: int, own: int = 0) -> float:
+        """The least time of all collectives of a step on the wires [s]."""
+        return sum(exchange.calls * exchange.bound_s for exchange in self.exchanges(tokens, rows, own))
+
+    def exchanges(self, tokens: int, rows: int, own: int = 0) -> list[Exchange]:
+        """The collectives of a step on one GPU; none where it has no partner.
+
+        Args:
+            tokens: tokens that it computes.
+            rows: rows of logits.
+            own: tokens of chunks among its tokens, where context groups share out the chunks; else 0.
+        """
+        found = self._shared(own) if own and self._context > 1 else []
+        return found + self._reduced_and_gathered(tokens, rows) if self._tensor > 1 else found
+
+    def _shared(self, own: int) -> list[Exchange]:
+        """The all-gathers of keys and values: one kind, of the mean size where layers differ."""
+        sizes = [(self._context * own * kept, count) for kept, count in self._kept.items() if kept]
+        calls = sum(count for _, count in sizes)
+        if not calls:
             return []
+        message = sum(size * count for size, count in sizes) / calls
+        moved = (self._context - 1) / self._context * message
+        return [
+            Exchange(KV_GATHER, calls, message, self.share.algorithm(message), moved, moved, self.share.bound(message))
+        ]
+
+    def _reduced_and_gathered(self, tokens: int, rows: int) -> list[Exchange]:
         reduced, gathered = self._token_bytes * tokens, self._row_bytes * rows
         others = (self._tensor - 1) / self._tensor
         return [

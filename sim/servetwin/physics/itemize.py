@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from servetwin.errors import InvariantError
-from servetwin.physics.attention import attended_pairs, keys_read
+from servetwin.physics.attention import attended_pairs, keys_read, own_tokens
 from servetwin.physics.communication import Exchange
 from servetwin.physics.measured import ROOFLINE
 from servetwin.physics.operators import Work, on_tokens
@@ -150,8 +150,9 @@ def itemize(prices: RooflineStepTime, shape: StepShape, sheet: Gpu) -> list[Item
 
 def _layer_items(account: _Account, prices: RooflineStepTime, shape: StepShape) -> None:
     """Operators that depend on tokens only."""
+    tokens, padded, _ = prices.own(shape)
     for count, operator in prices.operators:
-        rows = shape.tokens if on_tokens(operator) else shape.padded_tokens
+        rows = tokens if on_tokens(operator) else padded
         cost, work = operator.cost(rows), operator.work(rows)
         account.operator(
             operator.name, count, "compute" if cost.compute_bound else "memory", count * cost.seconds * PS_PER_S,
@@ -168,10 +169,11 @@ def _decode_items(account: _Account, prices: RooflineStepTime, shape: StepShape)
         layers = [layer for layer in model.layers if _attends(layer, window, prices)]
         works = []
         for layer in layers:
-            if layer.attention.window != window:
+            mixer = layer.attention
+            if mixer.window != window:
                 continue
-            moved = layer.count * context * layer.attention.kv_bytes(tensor, prices.kv_cache)
-            flops = layer.count * context * shape.width * layer.attention.decode_flops() / tensor
+            moved = layer.count * context * mixer.kv_bytes(tensor, prices.kv_cache)
+            flops = layer.count * context * shape.width * mixer.on_rank(mixer.decode_flops(), tensor)
             works.append(Work(moved, flops))
         if window is None:
             works += _index_work(prices, context, context * shape.width)
@@ -201,31 +203,34 @@ def _chunk_items(account: _Account, prices: RooflineStepTime, shape: StepShape) 
     compute, memory = prices.attention.chunks_ps(shape.chunks)
     works: list[Work] = []
     for new, before in shape.chunks:
+        share = own_tokens(new, prices.context) / new
         for layer in model.layers:
             mixer = layer.attention
             moved = keys_read(new, before, mixer.window) * mixer.kv_bytes(tensor, prices.kv_cache)
-            flops = attended_pairs(new, before, mixer.window) * mixer.prefill_flops() + before * mixer.expansion_flops()
-            works.append(Work(layer.count * moved, layer.count * flops / tensor))
-        works += _index_work(prices, new + before, attended_pairs(new, before, None))
+            pairs = share * attended_pairs(new, before, mixer.window)
+            flops = pairs * mixer.prefill_flops() + before * mixer.expansion_flops()
+            works.append(Work(layer.count * moved, layer.count * mixer.on_rank(flops, tensor)))
+        works += _index_work(prices, new + before, share * attended_pairs(new, before, None))
     column = "compute" if compute else "memory"
     attending = sum(layer.count for layer in model.layers if layer.attention.prefill_flops())
     account.operator("attention.prefill", attending, column, compute or memory, works)
 
 
-def _index_work(prices: RooflineStepTime, read: int, pairs: int) -> list[Work]:
+def _index_work(prices: RooflineStepTime, read: int, pairs: float) -> list[Work]:
     """What choosing the attended tokens needs: an index of ``read`` tokens, scored for ``pairs``; on every rank."""
     works = []
     for layer in prices.model.layers:
         moved, flops = layer.attention.index_bytes(), layer.attention.index_flops()
         if moved or flops:
-            works.append(Work(layer.count * read * moved, layer.count * float(pairs) * flops, "fp8"))
+            works.append(Work(layer.count * read * moved, layer.count * pairs * flops, "fp8"))
     return works
 
 
 def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape, slowdown: float) -> None:
     """The phases outside the layers as items, and all items rounded to the phases."""
     rows = shape.requests + shape.decodes * (shape.width - 1)
-    exchanges = {exchange.kind: exchange for exchange in prices.links.exchanges(shape.padded_tokens, rows)}
+    _, padded, own = prices.own(shape)
+    exchanges = {exchange.kind: exchange for exchange in prices.links.exchanges(padded, rows, own)}
     layers = dict.fromkeys(COLUMNS.values(), 0)
     for phase in prices.phases(shape):
         column = COLUMNS[phase.resource]

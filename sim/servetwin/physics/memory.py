@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from servetwin.errors import CapacityError
-from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention, ModelSpec, MoeMlp
+from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention, ModelSpec, MoeMlp, StateAttention
 
 _MIB = 2**20
 _GIB = 2**30
@@ -40,12 +40,21 @@ class KvRoom:
     state_bytes: float = 0.0
 
 
-def check_tensor(model: ModelSpec, tensor: int) -> None:
-    """Refuse a tensor degree that does not divide the query heads.
+def check_tensor(model: ModelSpec, tensor: int, uneven_heads: bool = False) -> None:
+    """Refuse a tensor degree that does not divide the query heads, unless uneven parts are asked for.
 
     Raises:
-        CapacityError: with the degrees that do.
+        CapacityError: with the degrees that do; or there are more ranks than heads.
     """
+    if uneven_heads:
+        if tensor > model.heads:
+            raise CapacityError(
+                f"a rank of {model.name} would have none of its {model.heads} query heads",
+                path="parallel.tensor",
+                found=tensor,
+                allowed=f"at most {model.heads}",
+            )
+        return
     uneven = [layer.attention.heads for layer in model.layers if layer.attention.heads % tensor]
     if uneven:
         raise CapacityError(
@@ -53,12 +62,30 @@ def check_tensor(model: ModelSpec, tensor: int) -> None:
             path="parallel.tensor",
             found=tensor,
             allowed=[str(degree) for degree in DEGREES if uneven[0] % degree == 0],
+            hint="with parallel.uneven_heads: true some ranks have a head more, and the others wait for them",
+        )
+
+
+def check_context(model: ModelSpec, context: int) -> None:
+    """Refuse to share out prompts of a model whose layers take their tokens one after the other.
+
+    Raises:
+        CapacityError: ``context`` is above 1 and a layer keeps a state of constant size.
+    """
+    if context > 1 and any(isinstance(layer.attention, StateAttention) for layer in model.layers):
+        raise CapacityError(
+            f"{model.name} has layers with a state of constant size, which takes in the tokens of a prompt in order: "
+            "they cannot be shared out",
+            path="parallel.context",
+            found=context,
+            allowed="1",
         )
 
 
 def kv_room(
     model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, gpu_memory_utilization: float,
     max_num_batched_tokens: int, block_size: int, calibration: Calibration, max_num_seqs: int = 1,
+    uneven_heads: bool = False,
 ) -> KvRoom:  # fmt: skip
     """How many KV blocks fit beside the weights.
 
@@ -82,6 +109,7 @@ def kv_room(
         block_size: tokens of a block.
         calibration: the engine's own needs.
         max_num_seqs: requests that run at a time at most; each holds the constant-size states of its layers.
+        uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them counts.
 
     Returns:
         the room of one rank.
@@ -89,7 +117,7 @@ def kv_room(
     Raises:
         CapacityError: where the weights do not fit, the states of ``max_num_seqs`` requests do not, or no block does.
     """
-    check_tensor(model, tensor)
+    check_tensor(model, tensor, uneven_heads)
     usable = gpu_memory_utilization * (gpu.memory_bytes - calibration.unavailable_bytes)
     weight_bytes = model.weight_bytes(weights, tensor) + 2.0 * model.vision_parameters / tensor
     state = model.state_bytes(tensor)

@@ -280,6 +280,10 @@ def layer_operators(
 ) -> list[Operator]:  # fmt: skip
     """The operators of one layer on one of ``tensor`` ranks that depend on the tokens of the step.
 
+    Each does 1/n of the work, but for what every rank repeats: ``attention.down``, ``attention.index_q`` and
+    ``attention.index_k`` as a whole; of ``attention.qkv`` the KV heads beyond one per rank, of ``attention.q_kv_down``
+    the latent part, of ``experts`` the router, and of ``element-wise`` all but the activation.
+
     Args:
         model: the model.
         attention: the layer's attention.
@@ -307,7 +311,7 @@ def layer_operators(
     if isinstance(mlp, MoeMlp):
         operators.append(Experts(EXPERTS, hidden, mlp, model.dtype_of("experts", weights), tensor, machine))
     if isinstance(attention, StateAttention):
-        flops, state = attention.state_flops() / tensor, attention.state_bytes(tensor)
+        flops, state = attention.on_rank(attention.state_flops(), tensor), attention.state_bytes(tensor)
         operators.append(StateUpdate("attention.state", flops, state, machine))
     operators.append(ElementWise("element-wise", 10 * hidden + 3 * inner / tensor, kv_cache, machine))
     return operators
@@ -320,7 +324,7 @@ def head_operator(model: ModelSpec, tensor: int, machine: Machine) -> Gemm:
 
 def _attention_products(hidden: int, attention: Attention, tensor: int) -> list[tuple[str, float, float]]:
     """Name, columns and rows of each projection on one rank."""
-    heads = attention.heads / tensor
+    heads = attention.heads_on(tensor)
     if isinstance(attention, GroupedAttention):
         queries = heads * attention.head_dim * (2 if attention.gated else 1)
         keys = attention.local_kv_heads(tensor) * attention.head_dim
@@ -332,8 +336,8 @@ def _attention_products(hidden: int, attention: Attention, tensor: int) -> list[
         # The convolution and the low-rank gates are small; they ride on the input projection.
         small = (attention.convolved * attention.kernel + attention.extra) / hidden
         return [
-            ("attention.in", (attention.inputs + small) / tensor, hidden),
-            ("attention.out", hidden, attention.inner / tensor),
+            ("attention.in", attention.on_rank(attention.inputs + small, tensor), hidden),
+            ("attention.out", hidden, attention.on_rank(attention.inner, tensor)),
         ]
     query = heads * (attention.nope_dim + attention.rope_dim)
     latent = attention.kv_rank + attention.rope_dim

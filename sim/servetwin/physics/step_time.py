@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from servetwin.errors import CapacityError, nearest_name
-from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs
-from servetwin.physics.communication import ALL_REDUCE, GATHER, Communication
+from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs, own_tokens
+from servetwin.physics.communication import ALL_REDUCE, GATHER, KV_GATHER, Communication
 from servetwin.physics.measured import ROOFLINE
-from servetwin.physics.memory import check_tensor
+from servetwin.physics.memory import check_context, check_tensor
 from servetwin.physics.operators import Operator, head_operator, layer_operators, on_tokens
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import Phase, StepPrice, StepShape
@@ -41,6 +41,8 @@ class RooflineStepTime:
         sampling: ``greedy``, or ``top-p`` (which sorts the logits; top-k too).
         calibration: efficiencies and constants.
         span: how the GPUs of the replica lie; in one link domain if not given.
+        context: groups of ``tensor`` ranks that share out the tokens of prompts; every decode runs on each.
+        uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them sets the pace.
 
     Attributes:
         operators: what depends on tokens only: layers that it occurs in, and the operator.
@@ -55,15 +57,16 @@ class RooflineStepTime:
 
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
-        calibration: Calibration, span: Span | None = None,
+        calibration: Calibration, span: Span | None = None, context: int = 1, uneven_heads: bool = False,
     ) -> None:  # fmt: skip
-        check_tensor(model, tensor)
+        check_tensor(model, tensor, uneven_heads)
+        check_context(model, context)
         _check("precision.weights", weights, (*WEIGHT_DTYPES, "auto"))
         _check("precision.kv_cache", kv_cache, (*KV_DTYPES, "auto"))
         _check("sampling", sampling, SAMPLING)
         kv_cache = "bf16" if kv_cache == "auto" else kv_cache
         machine = Machine.of(gpu, calibration)
-        self.model, self.gpu, self.tensor = model, gpu, tensor
+        self.model, self.gpu, self.tensor, self.context = model, gpu, tensor, context
         self.weights, self.kv_cache = weights, kv_cache
         self.windows: tuple[int, ...] = model.windows
         self._layers = model.num_layers
@@ -75,8 +78,8 @@ class RooflineStepTime:
             )
         ]
         self.head: Operator = head_operator(model, tensor, machine)
-        self.attention = AttentionPrices(model, tensor, kv_cache, machine)
-        self.links = Communication(model, gpu, tensor, calibration, span)
+        self.attention = AttentionPrices(model, tensor, kv_cache, machine, context)
+        self.links = Communication(model, gpu, tensor, calibration, span, context)
         greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
         row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
         self._row_ps = picoseconds(row_s * model.vocab / 32_000) if model.has_output else 0
@@ -132,17 +135,28 @@ class RooflineStepTime:
         for (by_compute, by_memory), context in zip(self.slopes_of(shape), shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
+        shared = self.links.share_ps(self.own(shape)[2], shape.link_share) if self.context > 1 else 0
         phases = [
             Phase("host", "host", 1, host),
             Phase("layers", "hbm", self._layers, memory),
             Phase("layers", "sm", self._layers, compute),
-            Phase(ALL_REDUCE, "link", self._layers, communication),
+            Phase(KV_GATHER, "link", self._layers, shared),
+            Phase(ALL_REDUCE, "link", self._layers, communication - shared),
             Phase("logits", "hbm", 1, head_memory),
             Phase("logits", "sm", 1, head_compute),
             Phase(GATHER, "link", 1, gather),
             Phase("sampling", "hbm", 1, sampling),
         ]
         return [phase for phase in phases if phase.ps]
+
+    def own(self, shape: StepShape) -> tuple[int, int, int]:
+        """Tokens that one GPU computes of a step, the same with those of padding, and how many of them are of chunks.
+
+        Context groups share out the tokens of every chunk; without them a GPU computes all.
+        """
+        own = sum([own_tokens(new, self.context) for new, _ in shape.chunks])
+        elsewhere = sum([new for new, _ in shape.chunks]) - own
+        return shape.tokens - elsewhere, shape.padded_tokens - elsewhere, own
 
     def slopes_of(self, shape: StepShape) -> Slopes:
         """The price of a token of context of the step's decodes, by attention kind; whatever the context is."""
@@ -172,8 +186,9 @@ class RooflineStepTime:
         rows = shape.requests + shape.decodes * (shape.width - 1)
         flops, moved = self.work(shape.tokens, rows, context, shape.context[0] * shape.width + pairs)
         gpu, price = self.gpu, self.price(shape)
-        busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / self.tensor
-        wire_s = self.links.bound_s(shape.tokens, rows)
+        busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / (self.tensor * self.context)
+        tokens, _, own = self.own(shape)
+        wire_s = self.links.bound_s(tokens, rows, own)
         return (
             min(picoseconds(busy_s), price.compute_ps + price.memory_ps),
             min(picoseconds(wire_s), price.communication_ps),
@@ -206,14 +221,18 @@ class RooflineStepTime:
             )
             # A state is read and written once in a step, however many of the request's tokens pass through it.
             moved += layer.count * 2 * requests * attention.state_bytes(tensor)
-        return flops, tensor * moved
+        # Each context group reads the weights and all keys for itself.
+        return flops, self.context * tensor * moved
 
     def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int, int]:
         """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,
         memory of the output matrix; gather of the logits; sampling."""
-        compute, memory, communication = self._padded.get(shape.padded_tokens) or self._fill(shape.padded_tokens)
+        tokens, padded, own = shape.tokens, shape.padded_tokens, 0
+        if self.context > 1:
+            tokens, padded, own = self.own(shape)
+        compute, memory, communication = self._padded.get(padded) or self._fill(padded)
         if self._has_experts:
-            expert_compute, expert_memory = self._experts.get(shape.tokens) or self._fill_experts(shape.tokens)
+            expert_compute, expert_memory = self._experts.get(tokens) or self._fill_experts(tokens)
             compute += expert_compute
             memory += expert_memory
         host = self._host_ps
@@ -223,7 +242,9 @@ class RooflineStepTime:
             memory += chunk_memory
             host = self._mixed_host_ps
         if shape.link_share != 1.0:
-            communication = self.links.layers_ps(shape.padded_tokens, shape.link_share)
+            communication = self.links.layers_ps(padded, shape.link_share)
+        if own:
+            communication += self.links.share_ps(own, shape.link_share)
         if not shape.graph:
             # What the decodes read is left out, so that the price stays linear in it.
             host += max(0, self._launching_ps - compute - memory - communication)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs, keys_read
+from servetwin.physics.attention import AttentionPrices, Slopes, attended_pairs, keys_read, own_tokens
 from servetwin.physics.measured import Heads, OperatorDatabase
 from servetwin.physics.overheads import Machine
 from servetwin.physics.roofline import picoseconds
@@ -92,13 +92,14 @@ class TableAttention(AttentionPrices):
         machine: where it runs.
         database: the measurements.
         book: takes notes.
+        context: groups of ranks that share out the tokens of every chunk.
     """
 
     def __init__(
         self, model: ModelSpec, tensor: int, kv_cache: str, machine: Machine, database: OperatorDatabase,
-        book: TableBook,
+        book: TableBook, context: int = 1,
     ) -> None:  # fmt: skip
-        super().__init__(model, tensor, kv_cache, machine)
+        super().__init__(model, tensor, kv_cache, machine, context)
         self._database, self._book = database, book
         self._machine, self._tensor, self._kv_cache = machine, tensor, kv_cache
         self._groups: list[_Group] = []
@@ -106,7 +107,7 @@ class TableAttention(AttentionPrices):
         self._groups = [group for group in self._by_layer if group is not None]
         others = tuple(layer for layer, group in zip(model.layers, self._by_layer, strict=True) if group is None)
         rest = replace(model, layers=others)
-        self._rest = AttentionPrices(rest, tensor, kv_cache, machine)
+        self._rest = AttentionPrices(rest, tensor, kv_cache, machine, context)
         kinds: list[int | None] = [None, *self.windows]
         self._rest_kinds = [kinds.index(window) for window in (None, *rest.windows)]
         self._lines: dict[int, tuple[int, list[float]]] = {}
@@ -123,7 +124,7 @@ class TableAttention(AttentionPrices):
                 self._book.missing.setdefault(name, "of attention, only the grouped kind is looked up")
             return None
         heads = Heads(
-            attention.heads // self._tensor, attention.local_kv_heads(self._tensor), attention.head_dim, window,
+            round(attention.heads_on(self._tensor)), attention.local_kv_heads(self._tensor), attention.head_dim, window,
             self._kv_cache,
         )  # fmt: skip
         context = min(CONTEXTS[-1], window or CONTEXTS[-1])
@@ -143,7 +144,7 @@ class TableAttention(AttentionPrices):
             kind=kind,
             heads=heads,
             read_s=attention.kv_bytes(self._tensor, self._kv_cache) / gpu.hbm_bytes_per_s,
-            pair_s=attention.decode_flops() / self._tensor / gpu.peak("bf16"),
+            pair_s=attention.on_rank(attention.decode_flops(), self._tensor) / gpu.peak("bf16"),
             launch_s=min(found),
         )
 
@@ -220,11 +221,12 @@ class TableAttention(AttentionPrices):
         for group in self._groups:
             window = group.heads.window
             for new, before in chunks:
-                pairs = group.count * group.pair_s * attended_pairs(new, before, window)
+                share = own_tokens(new, self._context) / new
+                pairs = share * group.count * group.pair_s * attended_pairs(new, before, window)
                 read = group.count * group.read_s * keys_read(new, before, window)
                 compute_s += pairs
                 memory_s += read
-                taken = group.count * (self._chunk(group, new, before) - group.launch_s)
+                taken = share * group.count * (self._chunk(group, new, before) - group.launch_s)
                 # A tail that takes no longer than a launch is no fault of the table.
                 seconds += max(taken, pairs, read)
         compute, memory = self._rest.chunks_ps(chunks) if self._rest_has_layers else (0, 0)

@@ -28,7 +28,7 @@ class TableStepTime(RooflineStepTime):
         model, gpu, tensor, weights, kv_cache, sampling, calibration: as ``RooflineStepTime``.
         database: the measured operators.
         slowdown: multiplies every measurement; ``gpu``, ``calibration`` and ``span`` are slowed down already.
-        span: as ``RooflineStepTime``.
+        span, context, uneven_heads: as ``RooflineStepTime``.
 
     Raises:
         CapacityError, CatalogError: as ``RooflineStepTime``.
@@ -37,15 +37,16 @@ class TableStepTime(RooflineStepTime):
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
         calibration: Calibration, database: OperatorDatabase, slowdown: float = 1.0, span: Span | None = None,
+        context: int = 1, uneven_heads: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             model, gpu, tensor=tensor, weights=weights, kv_cache=kv_cache, sampling=sampling, calibration=calibration,
-            span=span,
+            span=span, context=context, uneven_heads=uneven_heads,
         )  # fmt: skip
         machine = Machine.of(gpu, calibration)
         self._database = database
         self._book = book = TableBook(slowdown)
-        self._measured = TableAttention(model, tensor, self.kv_cache, machine, database, book)
+        self._measured = TableAttention(model, tensor, self.kv_cache, machine, database, book, context)
         self.attention = self._measured
         self.links.reduce = TableAllReduce(gpu, tensor, calibration, database, book, tensor_span(span, tensor))
         self.head = measured_operator(head_operator(model, tensor, machine), database, machine, book, None)

@@ -48,7 +48,9 @@ def _heading(document: Mapping[str, Any]) -> Text:
     text.append(
         f" on {gpus} x {printable(inputs['hardware'])}{stages}, {inputs['engine']}, weights {inputs['weights']}"
     )
-    text.append(f", KV cache {inputs['kv_cache']}\n")
+    text.append(f", KV cache {inputs['kv_cache']}")
+    groups, ranks = inputs["parallel"]["context"], inputs["parallel"]["tensor"]
+    text.append(f", {groups} context groups of {_counted(ranks, 'rank')}\n" if groups > 1 else "\n")
     text.append(_step(inputs), style=QUIET)
     if inputs["slowdown"] != 1:
         text.append(f"\nevery step takes {inputs['slowdown']:g} times as long: cluster.slowdown", style="yellow")

@@ -204,7 +204,7 @@ class _PoolBuilder:
             scheduler = self._pool.engine.scheduling.build(context)
             options: dict[str, Any] = {
                 "stepping": self._stepping,
-                "gpus": self.parts.tensor,
+                "gpus": self.parts.tensor * self.parts.context,
                 "strict": strict,
                 "steps": priced.steps,
                 "noise": noise(index),

@@ -10,7 +10,7 @@ from typing import Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
-from servetwin.physics.memory import KvRoom, check_tensor
+from servetwin.physics.memory import KvRoom, check_context, check_tensor
 from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
 from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
@@ -21,6 +21,7 @@ from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 _PLACES = {
     "parallel.tensor": "parallel.tensor",
     "parallel.pipeline": "parallel.pipeline",
+    "parallel.context": "parallel.context",
     "gpu_memory_utilization": "engine.gpu_memory_utilization",
     "max_num_seqs": "engine.max_num_seqs",
     "max_num_batched_tokens": "engine.max_num_batched_tokens",
@@ -57,6 +58,7 @@ def placed_in(place: str, gpu: Gpu, stages: int = 1) -> Iterator[None]:
             error.hint = f"{place}.parallel.{error.hint}"
         elif error.hint is not None:
             error.hint = error.hint.replace("gpu_memory_utilization", f"{place}.engine.gpu_memory_utilization")
+            error.hint = error.hint.replace("parallel.uneven_heads", f"{place}.parallel.uneven_heads")
         if isinstance(error.allowed, list) and error.path == "parallel.tensor":
             error.allowed = [degree for degree in error.allowed if int(degree) * stages <= gpu.link_domain]
         if error.path in _PLACES:
@@ -66,7 +68,7 @@ def placed_in(place: str, gpu: Gpu, stages: int = 1) -> Iterator[None]:
 
 def gpus_per_replica(parallel: Parallel) -> int:
     """GPUs of a replica."""
-    return parallel.tensor * parallel.pipeline
+    return parallel.tensor * parallel.context * parallel.pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class PoolParts:
         stages: the model cut into the stages of a pipeline; the model itself where there is one.
         weights: precision of the weights.
         kv_cache: precision of the KV cache.
+        context: groups of ``tensor`` GPUs that share out prompts.
+        uneven_heads: whether ``tensor`` need not divide the query heads.
     """
 
     reference: ModelReference
@@ -92,11 +96,13 @@ class PoolParts:
     stages: tuple[ModelSpec, ...]
     weights: str
     kv_cache: str
+    context: int = 1
+    uneven_heads: bool = False
 
     @property
     def gpus(self) -> int:
         """GPUs of a replica."""
-        return self.tensor * len(self.stages)
+        return self.tensor * self.context * len(self.stages)
 
     def room(self, pool: Pool, place: str) -> KvRoom:
         """The room of the GPU with the fewest KV blocks, which decides how many the replica has; see ``rooms``."""
@@ -124,6 +130,7 @@ class PoolParts:
             "block_size": engine.block_size,
             "calibration": self.calibration,
             "max_num_seqs": engine.max_num_seqs,
+            "uneven_heads": self.uneven_heads,
         }
         with placed_in(place, self.gpu, len(self.stages)):
             try:
@@ -187,12 +194,7 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
     gpu = catalog.gpu(pool.hardware)
-    if scenario.cluster.topology is None:
-        _check_node(pool, gpu, place)
-    tensor, pipeline = pool.parallel.tensor, pool.parallel.pipeline
-    with placed_in(place, gpu, pipeline):
-        check_tensor(model, tensor)
-        check_pipeline(model, pipeline)
+    _check_parallel(scenario, pool, place, model, gpu)
     return PoolParts(
         reference=reference,
         model=model,
@@ -203,23 +205,49 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         weights=model.running(weights),
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
         kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
+        context=pool.parallel.context,
+        uneven_heads=pool.parallel.uneven_heads,
     )
 
 
-def _check_node(pool: Pool, gpu: Gpu, place: str) -> None:
+def _check_parallel(scenario: Scenario, pool: Pool, place: str, model: ModelSpec, gpu: Gpu) -> None:
+    """Refuse what the GPUs of a replica cannot share out."""
+    parallel = pool.parallel
+    if scenario.cluster.topology is None:
+        _check_node(parallel, gpu, place)
+    if parallel.context > 1 and parallel.pipeline > 1:
+        raise CapacityError(
+            "context groups and a pipeline cannot be combined in this version", path=f"{place}.parallel.context",
+            found=parallel.context, allowed="1, or parallel.pipeline: 1",
+        )  # fmt: skip
+    budget = pool.engine.max_num_batched_tokens
+    if budget is not None and parallel.context > budget:
+        raise CapacityError(
+            "a step has fewer tokens than there are groups to share out a prompt",
+            path=f"{place}.parallel.context",
+            found=parallel.context,
+            allowed=f"at most max_num_batched_tokens = {budget:,}",
+        )
+    with placed_in(place, gpu, parallel.pipeline):
+        check_tensor(model, parallel.tensor, parallel.uneven_heads)
+        check_context(model, parallel.context)
+        check_pipeline(model, parallel.pipeline)
+
+
+def _check_node(parallel: Parallel, gpu: Gpu, place: str) -> None:
     """Refuse a replica that is larger than a link domain where nothing says how its servers are joined."""
-    tensor, pipeline, most = pool.parallel.tensor, pool.parallel.pipeline, gpu.link_domain
-    if tensor * pipeline <= most:
-        return
-    field = "tensor" if tensor > most or pipeline == 1 else "pipeline"
-    shared = tensor if field == "pipeline" else 1
-    raise CapacityError(
-        f"a node of {gpu.name} has {most} GPUs, and nothing says how nodes are joined",
-        path=f"{place}.parallel.{field}",
-        found=getattr(pool.parallel, field),
-        allowed=f"at most {most // shared}" + (f" beside tensor: {tensor}" if shared > 1 else ""),
-        hint="cluster.topology: {} joins as many servers as it takes by their NICs",
-    )
+    most, taken = gpu.link_domain, 1
+    for field in ("tensor", "context", "pipeline"):
+        degree = getattr(parallel, field)
+        if taken * degree > most:
+            raise CapacityError(
+                f"a node of {gpu.name} has {most} GPUs, and nothing says how nodes are joined",
+                path=f"{place}.parallel.{field}",
+                found=degree,
+                allowed=f"at most {most // taken}" + (f" beside tensor: {parallel.tensor}" if taken > 1 else ""),
+                hint="cluster.topology: {} joins as many servers as it takes by their NICs",
+            )
+        taken *= degree
 
 
 def _check_precision(value: str, known: tuple[str, ...], path: str) -> None:

@@ -44,6 +44,8 @@ def price_steps(
         "kv_cache": parts.kv_cache,
         "sampling": scenario.workload.sampling,
         "calibration": calibration,
+        "context": parts.context,
+        "uneven_heads": parts.uneven_heads,
         "span": slow_span(span, slowdown),
     }
     if scenario.physics.backend == TABLES:

@@ -220,6 +220,18 @@ def _memory(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
             yield f"{place}.engine.watermark has no effect: that share of {blocks:,} KV blocks is less than one block"
 
 
+def _parallel(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    for index, part in enumerate(parts):
+        place = f"cluster.pools.{index}.parallel"
+        if part.uneven_heads and all(layer.attention.heads % part.tensor == 0 for layer in part.model.layers):
+            yield f"{place}.uneven_heads has no effect: {part.tensor} ranks share out the query heads evenly"
+        if part.context > 1:
+            yield (
+                f"{place}.context {part.context} shares out prompts only: weights and KV cache are held by each group, "
+                "and decoding gains neither speed nor room"
+            )
+
+
 REMARKS = (
     Remark("family-by-vllm-rules", _family),
     Remark("unknown-version", _version),
@@ -236,4 +248,5 @@ REMARKS = (
     Remark("admission-never-refuses", _admission),
     Remark("limits-between-tokens", _one_token),
     Remark("memory-option-idle", _memory),
+    Remark("parallel-gains", _parallel),
 )

@@ -118,12 +118,16 @@ class Parallel(Part):
 
     Attributes:
         tensor: GPUs that share each layer.
+        context: groups of ``tensor`` GPUs that share out the tokens of prompts (vLLM's prefill context parallelism).
         pipeline: groups of GPUs with the layers shared out among them, one behind the other; a replica has
-            tensor × pipeline GPUs.
+            tensor × context × pipeline GPUs.
+        uneven_heads: whether ``tensor`` need not divide the query heads, as vLLM demands.
     """
 
     tensor: Count = 1
+    context: Count = 1
     pipeline: Count = 1
+    uneven_heads: bool = False
 
 
 class Precision(Part):

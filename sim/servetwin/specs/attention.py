@@ -18,6 +18,16 @@ class _Mixer:
 
     __slots__ = ()
 
+    heads: int
+
+    def heads_on(self, tensor: int) -> float:
+        """Query heads on the rank that has most of them; where they are not shared out evenly, rounded up."""
+        return self.heads / tensor if self.heads % tensor == 0 else float(-(-self.heads // tensor))
+
+    def on_rank(self, total: float, tensor: int) -> float:
+        """The part of something that the heads share out, on the rank that has most of them."""
+        return total / tensor if self.heads % tensor == 0 else total * self.heads_on(tensor) / self.heads
+
     @property
     def window(self) -> int | None:
         """Tokens that a query attends at most, itself included; None = all."""
@@ -76,8 +86,23 @@ class GroupedAttention(_Mixer):
         return self.window is None or self.chunked
 
     def local_kv_heads(self, tensor: int) -> int:
-        """KV heads that one of ``tensor`` ranks holds; with more ranks than heads each is held several times."""
-        return max(1, -(-self.kv_heads // tensor))
+        """KV heads that one of ``tensor`` ranks holds, at most; with more ranks than heads each is held several times.
+
+        Where neither number divides the other, a rank holds the KV heads of all groups that its query heads belong to;
+        where the query heads are not shared out evenly, the first ranks have one more.
+        """
+        if self.kv_heads % tensor == 0:
+            return self.kv_heads // tensor
+        fewer, extra = divmod(self.heads, tensor)
+        if not extra and tensor % self.kv_heads == 0:
+            return 1
+        most, first = 1, 0
+        for rank in range(tensor):
+            after = first + fewer + (rank < extra)
+            if after > first:
+                most = max(most, (after - 1) * self.kv_heads // self.heads - first * self.kv_heads // self.heads + 1)
+            first = after
+        return most
 
     def parameters(self, hidden: int) -> int:
         """Weights of the four projections."""
@@ -86,10 +111,9 @@ class GroupedAttention(_Mixer):
 
     def local_parameters(self, hidden: int, tensor: int) -> float:
         """The same on one of ``tensor`` ranks."""
-        queries = self.heads / tensor * self.head_dim * (2 if self.gated else 1)
-        return hidden * (
-            queries + 2 * self.local_kv_heads(tensor) * self.head_dim + self.heads / tensor * self.head_dim
-        )
+        heads = self.heads_on(tensor)
+        queries = heads * self.head_dim * (2 if self.gated else 1)
+        return hidden * (queries + 2 * self.local_kv_heads(tensor) * self.head_dim + heads * self.head_dim)
 
     def kv_values(self, tensor: int) -> int:
         """Cached values per token on one of ``tensor`` ranks."""
@@ -160,7 +184,7 @@ class LatentAttention(_Mixer):
     def local_parameters(self, hidden: int, tensor: int) -> float:
         """The same on one of ``tensor`` ranks: the down-projections and the indexer are held by each."""
         common, shared_out = self._split(hidden)
-        return common + shared_out / tensor
+        return common + self.on_rank(shared_out, tensor)
 
     def index_parameters(self, hidden: int) -> int:
         """Weights of the indexer: its queries (from the compressed query), its key, the weight of each head."""
@@ -244,7 +268,7 @@ class StateAttention(_Mixer):
 
     def local_parameters(self, hidden: int, tensor: int) -> float:
         """The same on one of ``tensor`` ranks."""
-        return self.parameters(hidden) / tensor
+        return self.on_rank(self.parameters(hidden), tensor)
 
     def kv_values(self, tensor: int) -> int:
         """Nothing is cached per token."""
@@ -269,7 +293,7 @@ class StateAttention(_Mixer):
     def state_bytes(self, tensor: int) -> float:
         """Bytes [B] of a request's state on one of ``tensor`` ranks, with what the convolution remembers."""
         remembered = 2 * self.convolved * max(0, self.kernel - 1)
-        return (self.state * self.value_bytes + remembered) / tensor
+        return self.on_rank(self.state * self.value_bytes + remembered, tensor)
 
 
 Attention = GroupedAttention | LatentAttention | StateAttention

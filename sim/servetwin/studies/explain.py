@@ -47,7 +47,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     items = itemize(prices, shape, parts.gpu) if staged is None else staged.items
     priced = [prices] if staged is None else staged.prices
     memory = _memory(pool, parts, place, step)
-    notes = remarks(scenario, [parts], only=("model-approximated",))
+    notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains"))
     return {
         "inputs": _inputs(scenario, pool, parts, step, shape),
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
@@ -89,6 +89,7 @@ def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape:
         "hardware": parts.gpu.name,
         "gpus_per_replica": parts.gpus,
         "stages": len(parts.stages),
+        "parallel": {"tensor": parts.tensor, "context": parts.context},
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "weights": parts.weights,
         "kv_cache": parts.kv_cache,

@@ -14,6 +14,7 @@ MEANT = {
     "max_model_len": "cluster.engine.max_model_len", "zipf": "workload.prefixes.zipf_exponent",
     "cluster.tp": "cluster.parallel.tensor", "cluster.tensor": "cluster.parallel.tensor", "cluster.gpu": "hardware",
     "cluster.gpus": "replicas", "cluster.pool": "pools", "cluster.max_num_seqs": "cluster.engine.max_num_seqs",
+    "cluster.parallel.pcp": "context", "cluster.parallel.prefill_context_parallel_size": "context",
     "cluster.parallel.tp": "tensor", "cluster.parallel.tensor_parallel_size": "tensor",
     "cluster.parallel.tensor_parallel": "tensor", "cluster.engine.max_batch_size": "max_num_seqs",
     "cluster.engine.max_num_sequences": "max_num_seqs", "cluster.engine.gpu_util": "gpu_memory_utilization",
