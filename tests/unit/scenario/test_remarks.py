@@ -70,6 +70,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"engine": {"num_gpu_blocks_override": 90, "watermark": 0.01}}},
         "cluster.pools.0.engine.watermark has no effect: that share of 90 KV blocks",
     ),
+    "parallel-gains": (
+        {"cluster": {"parallel": {"context": 2}}},
+        "cluster.pools.0.parallel.context 2 shares out prompts only",
+    ),
 }
 
 QUIET: dict[str, dict[str, Any]] = {
@@ -94,6 +98,7 @@ QUIET: dict[str, dict[str, Any]] = {
     "admission-never-refuses": {"admission": {"policy": "max-requests", "requests": 5}},
     "limits-between-tokens": {"workload": {"outputs": 2}, "slo": {"tpot_ms": {"p99": 30}}},
     "memory-option-idle": {"cluster": {"engine": {"num_gpu_blocks_override": 1_000, "watermark": 0.01}}},
+    "parallel-gains": {"cluster": {"parallel": {"tensor": 3, "uneven_heads": True}}},
 }
 
 
