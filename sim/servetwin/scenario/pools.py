@@ -200,8 +200,8 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         model=model,
         gpu=gpu,
         calibration=catalog.calibration(scenario.physics.calibration or CALIBRATIONS[scenario.engine.name]),
-        tensor=tensor,
-        stages=stage_models(model, pipeline),
+        tensor=pool.parallel.tensor,
+        stages=stage_models(model, pool.parallel.pipeline),
         weights=model.running(weights),
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
         kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
