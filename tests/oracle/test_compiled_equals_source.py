@@ -19,6 +19,12 @@ CASES: dict[str, Any] = {
     "busy": BUSY,
     "sessions": SESSIONS,
     "windows": BUSY | {"name": "windows", "model": "gpt-oss-20b", "router": {"policy": "least-tokens"}},
+    "pipeline": BUSY
+    | {
+        "name": "pipeline",
+        "cluster": BUSY["cluster"]
+        | {"parallel": {"pipeline": 3}, "engine": BUSY["cluster"]["engine"] | {"pipeline_batches": "balanced"}},
+    },
     "stepwise": BUSY | {"name": "stepwise", "run": {"requests": 40, "stepping": "every-operation"}},
 }
 

@@ -133,6 +133,25 @@ def test_a_stage_without_a_kind_of_attention() -> None:
     assert 0 < len(windowed) < model.num_layers
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_stage_beats_the_hardware(name: str) -> None:
+    tensor = 8 if name == "deepseek-r1" else 1
+    model = CATALOG.model(name)
+    for part in stage_models(model, 4):
+        stage = RooflineStepTime(
+            part, GPU, tensor=tensor, weights=model.native_weights, kv_cache="bf16", sampling="greedy",
+            calibration=CATALOG.calibration("default"),
+        )  # fmt: skip
+        for shape in SHAPES[name]:
+            price = stage.price(shape)
+            flops, moved = stage.work(shape.tokens, shape.requests, shape.context[0], shape.context[0])
+            bytes_s = moved / tensor / GPU.hbm_bytes_per_s
+            assert price.compute_ps + price.memory_ps > bytes_s * 1e12
+            assert flops > 0
+            busy, wire = stage.floor(shape)
+            assert busy <= price.compute_ps + price.memory_ps and wire <= price.communication_ps
+
+
 def test_noise_stretches_every_stage_alike() -> None:
     step_time, quiet = prices("llama-3.1-70b", 4, noisy=True), prices("llama-3.1-70b", 4)
     shape = decodes(32, 32_000)

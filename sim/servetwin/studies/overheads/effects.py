@@ -80,7 +80,8 @@ def effects_of(scenario: Scenario, parts: PoolParts, result: Result, first: int,
         first, last: the requests; None = to the end.
 
     Returns:
-        the effects; None where a figure is missing.
+        the effects; None where a figure is missing, and for a pipeline, where stages pay the constants of a step side
+        by side.
 
     Notes
     -----
@@ -89,6 +90,8 @@ def effects_of(scenario: Scenario, parts: PoolParts, result: Result, first: int,
     open loop longer steps meet more requests: ``1 / (1 - slope * requests / TPOT)`` times as much, with the slope of
     the duration of a step over its requests as it is in the run.
     """
+    if len(parts.stages) > 1:
+        return None
     table = result.requests().sort_values("arrival_s", kind="stable", ignore_index=True).iloc[first:last]
     table = table[(table["outcome"] == "completed") & (table["output_tokens"] > 1)]
     if table.empty:
