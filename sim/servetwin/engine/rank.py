@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from servetwin.engine.admission import admit_waiting
-from servetwin.engine.batch import NEVER, DecodeBatch
+from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.blocks import BlockPool
 from servetwin.engine.entering import enter, return_loaded
 from servetwin.engine.in_order import schedule_in_order
@@ -25,6 +25,9 @@ from servetwin.engine.states import DECODING, ENDING
 from servetwin.engine.steps import StepMaker
 from servetwin.engine.waiting import FcfsQueue, KeyedQueue, WaitingQueue
 from servetwin.request import Request
+
+#: No limit, as a number that costs no more to compare than any other.
+ANY_NUMBER = (1 << 62) - 1
 
 
 class Rank:
@@ -134,7 +137,7 @@ class Rank:
         #: The one whose turn it is, None without a pipeline.
         self.lane: Lane | None = None
         #: How many requests may decode in the next step.
-        self.most_decodes = NEVER
+        self.most_decodes = ANY_NUMBER
         self.next_output = 0
         #: When the last step's tokens became visible [ps].
         self.visible_ps = 0
