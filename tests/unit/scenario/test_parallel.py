@@ -30,7 +30,10 @@ def test_context_groups_take_gpus_and_say_what_they_do_not_gain(base: dict[str, 
     ("changes", "path", "allowed"),
     [
         (["cluster.parallel.context=9"], "cluster.parallel.context", "at most 8"),
-        (["cluster.parallel.tensor=4", "cluster.parallel.context=3"], "cluster.parallel.context", "at most 2 beside tensor: 4"),
+        (
+            ["cluster.parallel.tensor=4", "cluster.parallel.context=3"], "cluster.parallel.context",
+            "at most 2 beside tensor: 4",
+        ),
         (["cluster.parallel.tensor=16"], "cluster.parallel.tensor", "at most 8"),
         (
             ["cluster.parallel.context=4", "cluster.engine.max_num_batched_tokens=2", "cluster.engine.max_num_seqs=1"],
