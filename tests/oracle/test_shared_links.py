@@ -104,3 +104,45 @@ def test_two_replicas_never_share_ports(level: str) -> None:
     del scenario["cluster"]["topology"]
     without = servetwin.run(scenario, cluster__replicas=2, run__stepping=level).summary()
     assert with_topology["tpot_ms.mean"] == without["tpot_ms.mean"]
+
+
+def wide(**parallel: int) -> dict[str, Any]:
+    scenario = busy(background=[{"from": 0, "to": 1, "gigabytes": 3, "start_s": 0.5, "every_s": 0.3}])
+    scenario["model"] = "llama-3.1-405b"
+    scenario["cluster"]["parallel"] = parallel
+    return scenario
+
+
+@pytest.mark.parametrize("parallel", [{"tensor": 16}, {"tensor": 8, "pipeline": 2}, {"tensor": 4, "context": 3}])
+def test_levels_agree_on_replicas_over_two_servers(parallel: dict[str, int]) -> None:
+    scenario = wide(**parallel)
+    if parallel.get("context"):
+        scenario["model"] = "llama-3.1-70b"
+    seen = []
+    for level in STEPPING:
+        result = servetwin.run(scenario, run__stepping=level, strict=True)
+        counted = {key: value for key, value in result.summary().items() if key not in HOST}
+        seen.append((counted, result.requests().to_csv(), result.ledger()))
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0][0]["completed"] == 30
+
+
+def test_servers_are_dearer_than_one_domain() -> None:
+    """The same sixteen GPUs in one rack of GB200 and in two servers of H100: more of the time is communication."""
+    scenario = wide(tensor=16)
+    del scenario["cluster"]["topology"]["background"]
+    shares = {}
+    for gpu in ("h100-sxm", "gb200-nvl72"):
+        scenario["cluster"]["hardware"] = gpu
+        shares[gpu] = servetwin.run(scenario).ledger()["total"]["share"]["exposed_communication"]
+    assert shares["h100-sxm"] > 1.3 * shares["gb200-nvl72"] > 0
+
+
+def test_a_faster_network_makes_wide_replicas_faster() -> None:
+    scenario = wide(tensor=16)
+    del scenario["cluster"]["topology"]["background"]
+    times = []
+    for nic in ("ethernet-25", "ib-ndr-400"):
+        scenario["cluster"]["topology"]["nic"] = nic
+        times.append(servetwin.run(scenario).summary()["tpot_ms.mean"])
+    assert times[0] > 1.5 * times[1]
