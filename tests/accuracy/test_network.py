@@ -58,7 +58,7 @@ def priced(group: Group, size: int) -> float:
     # Eight GPUs of an A100 server get through no faster than four: two share a NIC.
     nic = NIC[group.system] / (2 if group.per_server == 8 else 1)
     parts = (group.per_server,) * (group.gpus // group.per_server)
-    span = Span(group.gpus, len(parts), parts, gpu.link_bytes_per_s, 0.0, nic, LINK_LATENCY_S)
+    span = Span(group.gpus, len(parts), parts, gpu.link_bytes_per_s, nic, LINK_LATENCY_S)
     if group.op == "send_recv":
         return Send(gpu, CALIBRATION, span).seconds(size)
     return AllReduce(gpu, group.gpus, CALIBRATION, span).seconds(size)

@@ -15,10 +15,10 @@ from servetwin.engine.protocols import STEPPING
 @st.composite
 def transfers(draw: st.DrawFn, gpus: int) -> dict[str, Any]:
     ends = draw(st.lists(st.integers(0, gpus - 1), min_size=2, max_size=2, unique=True))
+    size, every = draw(st.sampled_from(((20, None), (2, 0.11), (2, 0.25), (0.3, 0.0371), (0.001, 0.0371))))
     return {
-        "from": [0, ends[0]], "to": [0, ends[1]], "gigabytes": draw(st.sampled_from((0.001, 0.3, 2, 20))),
-        "start_s": draw(st.sampled_from((0.0, 0.1, 0.3337))),
-        "every_s": draw(st.sampled_from((None, 0.0371, 0.11, 0.25))),
+        "from": [0, ends[0]], "to": [0, ends[1]], "gigabytes": size,
+        "start_s": draw(st.sampled_from((0.0, 0.1, 0.3337))), "every_s": every,
     }  # fmt: skip
 
 
@@ -45,9 +45,52 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@st.composite
+def straddling(draw: st.DrawFn) -> dict[str, Any]:
+    """Replicas over two racks that share the way to the spine with each other, and with transfers."""
+    scenario = draw(scenarios())
+    cluster = scenario["cluster"]
+    replicas = draw(st.integers(2, 3))
+    cluster["replicas"], cluster["parallel"] = replicas, {"tensor": 4}
+    places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in range(replicas)]
+    transfers = [one | {"to": [1, one["to"][1]]} for one in cluster["topology"]["background"]]
+    cluster["topology"] = {
+        "nodes": 2, "nodes_per_rack": 1, "rail_optimised": False, "oversubscription": 4,
+        "placement": {"explicit": places}, "background": draw(st.sampled_from(([], transfers))),
+    }  # fmt: skip
+    return scenario
+
+
+@settings(max_examples=30)
+@given(straddling())
+def test_levels_agree_on_replicas_that_slow_each_other(scenario: dict[str, Any]) -> None:
+    check_levels(scenario)
+
+
+def test_replicas_slow_each_other_on_the_way_to_the_spine() -> None:
+    """As much load for each of two replicas over the same two racks as for one that has them alone."""
+    scenario = busy(nodes=2, nodes_per_rack=1, rail_optimised=False)
+    topology = scenario["cluster"]["topology"]
+    times = []
+    for replicas in (1, 2):
+        scenario["cluster"]["replicas"] = replicas
+        scenario["workload"]["arrivals"]["rate_per_s"] = 4 * replicas
+        scenario["run"]["requests"] = 30 * replicas
+        topology["placement"] = {
+            "explicit": [[[server, 2 * one + gpu] for server in (0, 1) for gpu in (0, 1)] for one in range(replicas)]
+        }
+        result = servetwin.run(scenario)
+        times.append(result.summary()["tpot_ms.mean"])
+    assert times[1] > 1.1 * times[0]
+
+
 @settings(max_examples=40)
 @given(scenarios())
 def test_levels_agree_on_links_that_are_shared(scenario: dict[str, Any]) -> None:
+    check_levels(scenario)
+
+
+def check_levels(scenario: dict[str, Any]) -> None:
     seen = []
     for level in STEPPING:
         result = servetwin.run(scenario, run__stepping=level, strict=True)

@@ -26,7 +26,7 @@ def spans(draw: st.DrawFn) -> Span:
     inside = draw(st.floats(1e9, 2e12))
     across = (draw(st.floats(1e8, 1e12)), draw(st.floats(0, 1e-3))) if len(per_domain) > 1 else (0.0, 0.0)
     parts = tuple(sorted(per_domain, reverse=True))
-    return Span(sum(parts), len(parts), parts, inside, draw(st.floats(0, 1e-4)), *across)
+    return Span(sum(parts), len(parts), parts, inside, *across)
 
 
 def times(gpu: str, span: Span, size: float, share: float = 1.0) -> list[float]:
@@ -73,7 +73,7 @@ def test_fewer_domains_never_take_longer(gpu: str, gpus: int, size: float, part:
         if not each or (each > 8 and domains > 1):
             continue
         wires = (part * link, latency) if domains > 1 else (0.0, 0.0)
-        found = times(gpu, Span(gpus, domains, (each,) * domains, link, 0.0, *wires), size)[:2]
+        found = times(gpu, Span(gpus, domains, (each,) * domains, link, *wires), size)[:2]
         never_longer(before, found)
         before = found
 
@@ -100,7 +100,7 @@ def test_the_bound_is_never_above_the_time(gpu: str) -> None:
     chip = CATALOG.gpu(gpu)
     for gpus, domains in ((8, 1), (8, 2), (16, 2), (16, 16)):
         wires = (25e9, 5e-6) if domains > 1 else (0.0, 0.0)
-        span = Span(gpus, domains, (gpus // domains,) * domains, chip.link_bytes_per_s, 0.0, *wires)
+        span = Span(gpus, domains, (gpus // domains,) * domains, chip.link_bytes_per_s, *wires)
         for kind in (AllReduce, AllGather):
             collective = kind(chip, gpus, CALIBRATION, span)
             for exponent in range(6, 32):

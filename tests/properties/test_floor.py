@@ -198,7 +198,7 @@ def test_no_step_beats_the_hardware(
     wires = (nic, 0.0) if domains > 1 else (0.0, 0.0)
     link = CATALOG.gpu(gpu).link_bytes_per_s
     gpus = tensor * context
-    span = Span(gpus, domains, (gpus // domains,) * domains, link, 0.0, *wires)
+    span = Span(gpus, domains, (gpus // domains,) * domains, link, *wires)
     try:
         prices = RooflineStepTime(
             CATALOG.model(model), CATALOG.gpu(gpu), tensor=tensor, weights=weights, kv_cache=kv_cache,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 
 from simpy.events import Event
 
@@ -79,8 +79,8 @@ class Executor(EngineProcess):
             connector,
             noise,
         )
-        super().__init__(env, index, settings, rank, on_finished, gpus)
         self.accounts = StepAccounts(index, rank, step_time, log)
+        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts)
         self._step_time = step_time
         self._strict = strict
         self._skip_ahead = stepping == SKIP_AHEAD and noise is None
@@ -143,21 +143,9 @@ class Executor(EngineProcess):
                 if not self._reshare:
                     self._plan_late(begun)
 
-    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
-        """See ``EngineProcess``."""
-        return self.accounts.ledger(spent, end_ps)
-
-    def steps(self) -> int:
-        """Engine steps that have ended."""
-        return self.accounts.steps
-
     def _arrived(self, ready_ps: int) -> None:
         if not self._busy or (self._may_cut and self.rank.admits()):
             self._disturb(ready_ps)
-
-    def _returning(self) -> None:
-        """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
-        self._disturb(self._env._now)
 
     def _disturb(self, ready_ps: int) -> None:
         if not self._busy:

@@ -7,7 +7,7 @@ then what has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 
 from simpy.events import Event
 
@@ -69,8 +69,8 @@ class PipelinedExecutor(EngineProcess):
         rank = Rank(
             settings, steps, scheduler, log.gap, on_finished, lambda: env._now, self._returning, connector, noise
         )
-        super().__init__(env, index, settings, rank, on_finished, gpus)
         self.accounts = PipelineAccounts(index, rank, step_time, log)
+        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts)
         self._step_time = step_time
         order = priority(BOUNDARY, index)
         stages = settings.stages
@@ -112,21 +112,9 @@ class PipelinedExecutor(EngineProcess):
             self._settle()
         self.accounts.cut_off(self._flying, self._before, now)
 
-    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
-        """See ``EngineProcess``; of one GPU of each stage, all stages together."""
-        return self.accounts.ledger(spent, end_ps)
-
-    def steps(self) -> int:
-        """Engine steps that have ended."""
-        return self.accounts.steps
-
     def _arrived(self, ready_ps: int) -> None:
         if not self._flying or (self._looking and self.rank.admits()):
             self._disturb(ready_ps)
-
-    def _returning(self) -> None:
-        """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
-        self._disturb(self._env._now)
 
     def _disturb(self, ready_ps: int) -> None:
         if not self._flying:

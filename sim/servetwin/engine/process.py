@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.rank import Rank
@@ -10,7 +12,18 @@ from servetwin.kernel import Environment
 from servetwin.request import REJECTED, Request
 
 
-class EngineProcess:
+class Accounts(Protocol):
+    """The books of a replica."""
+
+    @property
+    def steps(self) -> int:
+        """Engine steps that have ended."""
+
+    def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
+        """See ``EngineProcess.ledger``."""
+
+
+class EngineProcess(ABC):
     """The front end of a replica, and what others may ask of its engine.
 
     Args:
@@ -20,6 +33,7 @@ class EngineProcess:
         rank: queue, batches and blocks.
         on_finished: told of each request that ends here, with the visible time of its last token [ps].
         gpus: GPUs of the replica, or of each stage of its pipeline.
+        books: its books.
     """
 
     def __init__(
@@ -30,6 +44,7 @@ class EngineProcess:
         rank: Rank,
         on_finished: Callable[[Request, int], None],
         gpus: int,
+        books: Accounts,
     ) -> None:
         self.index = index
         self.gpus = gpus
@@ -37,6 +52,7 @@ class EngineProcess:
         self.rank = rank
         self._env = env
         self._on_finished = on_finished
+        self._books = books
         self._front_end_ps = 0
         #: The longest prompt + output that can run here.
         self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
@@ -60,33 +76,41 @@ class EngineProcess:
         self.rank.incoming.append(request)
         self._arrived(ready)
 
-    def generated(self, now: int) -> int:
-        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
-        raise NotImplementedError
-
-    def stop(self, now: int) -> None:
-        """Account for what has happened before ``now`` [ps], in the middle of a run or not; the engine is over.
-
-        A step that ends at ``now`` is cut off like any other: its output comes too late.
-        """
-        raise NotImplementedError
-
     def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
-        """The time up to ``end_ps`` in each bucket, of one GPU of each stage [ps].
+        """The time up to ``end_ps`` in each bucket, of one GPU of each stage, all stages together [ps].
 
         Args:
             spent: what its segments say (``results.spent``).
             end_ps: when the run ended [ps]; ``stop`` has been called.
         """
-        raise NotImplementedError
+        return self._books.ledger(spent, end_ps)
 
     def steps(self) -> int:
         """Engine steps that have ended."""
-        raise NotImplementedError
+        return self._books.steps
 
+    @abstractmethod
+    def generated(self, now: int) -> int:
+        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
+
+    @abstractmethod
+    def stop(self, now: int) -> None:
+        """Account for what has happened before ``now`` [ps], in the middle of a run or not; the engine is over.
+
+        A step that ends at ``now`` is cut off like any other: its output comes too late.
+        """
+
+    @abstractmethod
     def _arrived(self, ready_ps: int) -> None:
         """A request is in the front end, which will be done with it at ``ready_ps`` [ps]."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _disturb(self, ready_ps: int) -> None:
+        """Something may change what runs from ``ready_ps`` [ps] on."""
+
+    def _returning(self) -> None:
+        """A request is back from a connector, now: it takes part as soon as one that arrives now could."""
+        self._disturb(self._env._now)
 
     def _misfit(self, tokens: int) -> str:
         """Why a request of so many prompt and output tokens can never run here."""

@@ -128,17 +128,12 @@ class Fabric:
         occupant.on_share = None
         self._change_occupants(occupant, lambda link: link.occupants.pop(occupant), comes=False)
 
-    def count_collective(self, path: tuple[int, ...], size: int) -> None:
-        """Account for ``size`` bytes that a collective has sent over each link of ``path`` [B]."""
-        for link in path:
-            self.links[link].bytes_collective += size
-
     def bytes_sent(self, link: int) -> int:
-        """What a link has carried so far, of flows and of collectives [B]; a flow under way counts by its part."""
+        """What a link has carried of flows so far [B]; a flow under way counts by its part."""
         self._catch_up()
         one = self.links[link]
         under_way = one.work_under_way(self._env._now) // WORK_UNIT
-        return one.bytes_finished + under_way + one.bytes_collective
+        return one.bytes_finished + under_way
 
     def audit(self) -> None:
         """Check that flows and bytes balance; raises ``InvariantError`` where they do not."""

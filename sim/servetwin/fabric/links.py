@@ -32,14 +32,13 @@ class Link:
         occupants: the replicas whose collectives use it.
         rate: what the flows get together [rate units].
         bytes_finished: bytes of the flows that have been sent completely [B].
-        bytes_collective: bytes of collectives [B].
         overshoot: work that flows could have done between their exact end and the next whole picosecond [work units].
         change_times_ps: when the rate changed [ps].
         change_rates: to what [B/s].
     """
 
     __slots__ = (
-        "_since_ps", "_work", "bundles", "bytes_collective", "bytes_finished", "bytes_per_s", "capacity",
+        "_since_ps", "_work", "bundles", "bytes_finished", "bytes_per_s", "capacity",
         "change_rates", "change_times_ps", "flows", "index", "latency_ps", "name", "occupants", "overshoot", "rate",
     )  # fmt: skip
 
@@ -54,7 +53,6 @@ class Link:
         self.occupants: dict[Occupant, None] = {}
         self.rate = 0
         self.bytes_finished = 0
-        self.bytes_collective = 0
         self.overshoot = 0
         self.change_times_ps = array("q")
         self.change_rates = array("q")

@@ -138,16 +138,6 @@ class Topology:
         between = () if leaf_a == leaf_b else (self._leaves[leaf_a][0], self._leaves[leaf_b][1])
         return *first, self._ports[relay].nic_out, *between, self._ports[b].nic_in
 
-    def to_host(self, gpu: int) -> tuple[int, ...]:
-        """The links from a GPU to the memory of its server; none where the profile has no such link."""
-        link = self._ports[gpu].pcie_out
-        return () if link == _NONE else (link,)
-
-    def from_host(self, gpu: int) -> tuple[int, ...]:
-        """The links from the memory of its server to a GPU; none where the profile has no such link."""
-        link = self._ports[gpu].pcie_in
-        return () if link == _NONE else (link,)
-
     def collective_links(self, gpus: Sequence[int]) -> tuple[int, ...]:
         """The links that the collectives of a group use, in ascending order; none for one GPU.
 
@@ -184,7 +174,7 @@ class Topology:
         if racks > 1:
             across /= self.network.oversubscription
         parts = tuple(sorted(members.values(), reverse=True))
-        return Span(len(gpus), len(members), parts, inside, P2P_LATENCY_S, across, latency, racks)
+        return Span(len(gpus), len(members), parts, inside, across, latency)
 
     @staticmethod
     def _across(server: Server, beyond: bool) -> Link:

@@ -32,6 +32,7 @@ def resolve_topology(
     servers = Servers(options, pools, catalog)
     layout = servers.layout()
     whole = filled(options, servers, catalog)
+    _check_background(whole.background, layout.topology)
     idle = [*_idle_fields(whole, layout, servers), *_idle_background(whole, layout)]
     dropped = {entry.path for entry in idle}
     update: dict[str, Any] = {
@@ -78,15 +79,7 @@ def _idle_background(options: TopologyOptions, layout: Layout) -> list[Idle]:
     met = {link for gpus in layout.placed for link in topology.collective_links(gpus)}
     waiting = {}
     for index, traffic in enumerate(options.background):
-        path = f"{PATH}.background.{index}"
-        _check_place(topology, traffic.source, f"{path}.from")
-        _check_place(topology, traffic.to, f"{path}.to")
         waiting[index] = {link for links in paths_of(topology, traffic) for link in links}
-        if not waiting[index]:
-            raise ScenarioError(
-                "a transfer leads from one GPU to another", path=f"{path}.to", found=_written(traffic.to),
-                allowed="another place than from",
-            )  # fmt: skip
     while meeting := [index for index, links in waiting.items() if links & met]:
         for index in meeting:
             met |= waiting.pop(index)
@@ -99,6 +92,34 @@ def _idle_background(options: TopologyOptions, layout: Layout) -> list[Idle]:
         )
         for index in waiting
     ]
+
+
+def _check_background(background: Sequence[BackgroundTraffic], topology: Topology) -> None:
+    """Refuse transfers between places that there are not, and more of them than the links can ever carry.
+
+    Those would pile up, and leave the steps of a replica ever less of the links: such a run does not end.
+    """
+    asked: dict[int, float] = {}
+    for index, traffic in enumerate(background):
+        path = f"{PATH}.background.{index}"
+        _check_place(topology, traffic.source, f"{path}.from")
+        _check_place(topology, traffic.to, f"{path}.to")
+        parts = [links for links in paths_of(topology, traffic) if links]
+        if not parts:
+            raise ScenarioError(
+                "a transfer leads from one GPU to another", path=f"{path}.to", found=_written(traffic.to),
+                allowed="another place than from",
+            )  # fmt: skip
+        if traffic.every_s is None:
+            continue
+        for link in (link for links in parts for link in links):
+            asked[link] = asked.get(link, 0.0) + traffic.gigabytes / len(parts) / traffic.every_s
+            most = topology.links[link].bytes_per_s / 1e9
+            if asked[link] >= most:
+                raise ScenarioError(
+                    f"more than {topology.links[link].name} can carry: the transfers would pile up", path=path,
+                    found=f"{asked[link]:,.4g} GB/s with those before it", allowed=f"less than {most:,.4g} GB/s",
+                )  # fmt: skip
 
 
 def _check_place(topology: Topology, place: Place, path: str) -> None:

@@ -16,18 +16,14 @@ class Span:
         domains: in how many link domains.
         per_domain: how many of them in each domain, the largest part first.
         inside_bytes_per_s: bandwidth of a GPU to the others of its domain, one direction [B/s].
-        inside_latency_s: until the first byte arrives there [s].
         across_bytes_per_s: bandwidth of a GPU to other domains, one direction [B/s]: PCIe within a server, else its
             NIC, divided by the oversubscription where the group lies in several racks; 0 with one domain.
         across_latency_s: until the first byte arrives there, over all links and switches on the way [s].
-        racks: in how many racks.
     """
 
     gpus: int
     domains: int
     per_domain: tuple[int, ...]
     inside_bytes_per_s: float
-    inside_latency_s: float
     across_bytes_per_s: float = 0.0
     across_latency_s: float = 0.0
-    racks: int = 1

@@ -146,14 +146,6 @@ def test_bytes_and_utilisation_of_a_link() -> None:
     assert list(zip(second.change_times_ps, second.change_rates, strict=True)) == [(0, 4 * GB), (250 * MS, 0)]
 
 
-def test_collective_bytes_are_counted_apart() -> None:
-    network = Network([(10 * GB, 0), (10 * GB, 0)])
-    network.send(0, "a", (0,), 5)
-    network.fabric.count_collective((0, 1), 100)
-    network.run()
-    assert [network.fabric.bytes_sent(link) for link in (0, 1)] == [105, 100]
-
-
 def test_the_audit_finds_a_lost_byte() -> None:
     network = Network([(10 * GB, 0)])
     network.send(0, "a", (0,), GB)

@@ -20,12 +20,12 @@ MIB = 2**20
 
 def span(gpus: int, domains: int, inside: float = 450e9, across: float = 50e9, latency: float = 5e-6) -> Span:
     """Equal parts in ``domains`` domains."""
-    return Span(gpus, domains, (gpus // domains,) * domains, inside, 1e-5, across, latency)
+    return Span(gpus, domains, (gpus // domains,) * domains, inside, across, latency)
 
 
 @pytest.mark.parametrize("size", [100, 64 * 1024, 2 * MIB, 300 * MIB])
 def test_a_span_of_one_domain_is_what_no_span_is(size: int) -> None:
-    one = Span(8, 1, (8,), 450e9, 1e-5)
+    one = Span(8, 1, (8,), 450e9)
     for kind in (AllReduce, AllGather):
         alone, placed = kind(H100, 8, CALIBRATION), kind(H100, 8, CALIBRATION, one)
         assert alone.seconds(size) == placed.seconds(size)
@@ -54,7 +54,7 @@ def test_all_gather_meets_its_measurements_and_the_formula_stands_in() -> None:
 
 
 def test_a_slower_domain_is_as_a_larger_message() -> None:
-    slow = AllGather(H100, 8, CALIBRATION, Span(8, 1, (8,), 225e9, 0.0))
+    slow = AllGather(H100, 8, CALIBRATION, Span(8, 1, (8,), 225e9))
     assert slow.seconds(8 * MIB) == pytest.approx(AllGather(H100, 8, CALIBRATION).seconds(16 * MIB))
 
 
@@ -110,7 +110,7 @@ def test_sends() -> None:
     assert across.seconds(MIB) == pytest.approx(20e-6 + MIB / 36e9)
     assert across.seconds(MIB, 0.5) == pytest.approx(20e-6 + MIB / 18e9)
     assert (inside.bound(MIB), across.bound(MIB)) == (MIB / 450e9, MIB / 50e9)
-    assert Send(H100, CALIBRATION, Span(2, 1, (2,), 450e9, 0.0)).seconds(MIB) == inside.seconds(MIB)
+    assert Send(H100, CALIBRATION, Span(2, 1, (2,), 450e9)).seconds(MIB) == inside.seconds(MIB)
 
 
 def test_who_talks_to_whom() -> None:
@@ -118,16 +118,16 @@ def test_who_talks_to_whom() -> None:
     servers, small = span(16, 2), span(16, 4)
     assert [lies.per_domain for lies in (tensor_span(servers, 4), tensor_span(small, 4))] == [(4,), (4,)]
     assert tensor_span(servers, 16) == servers
-    assert context_span(servers, 4, 2) == Span(2, 1, (2,), 450e9, 1e-5)
+    assert context_span(servers, 4, 2) == Span(2, 1, (2,), 450e9)
     assert context_span(small, 4, 2) == replace(small, gpus=2, domains=2, per_domain=(1, 1))
     assert stage_span(servers, 8) == replace(servers, gpus=2, per_domain=(1, 1))
-    assert stage_span(Span(16, 1, (16,), 450e9, 1e-5), 8).domains == 1
+    assert stage_span(Span(16, 1, (16,), 450e9), 8).domains == 1
     assert stage_span(servers, 16).gpus == 1
     assert tensor_span(None, 4) is context_span(None, 4, 2) is stage_span(None, 8) is None
 
 
 def test_the_worst_placed_group_counts() -> None:
-    lies = Span(8, 2, (6, 2), 450e9, 1e-5, 50e9, 5e-6)
+    lies = Span(8, 2, (6, 2), 450e9, 50e9, 5e-6)
     assert tensor_span(lies, 4).per_domain == (2, 2)
     assert tensor_span(lies, 2).domains == 1
     assert tensor_span(replace(lies, per_domain=(7, 1)), 4).per_domain == (3, 1)

@@ -194,8 +194,8 @@ def test_a_share_of_the_links_slows_the_gather_too() -> None:
 
 
 def test_a_replica_across_servers_pays_for_its_network_only() -> None:
-    one = Span(16, 1, (16,), 450e9, 1e-5)
-    two = Span(16, 2, (8, 8), 450e9, 1e-5, 50e9, 5e-6)
+    one = Span(16, 1, (16,), 450e9)
+    two = Span(16, 2, (8, 8), 450e9, 50e9, 5e-6)
     inside, across = (prices("llama-3.1-405b", tensor=16, span=span) for span in (one, two))
     shape = decode(inside, 64, 1000)
     near, far = inside.price(shape), across.price(shape)

@@ -259,3 +259,26 @@ def test_paths_of_profiles_are_seen_from_the_file(
     write({"name": "slow", "bandwidth": {"value": "1 GB/s", "source": "us", "date": "2026-11-30"}}, "slow.yaml")
     scenario = load_it(with_topology(wide, nodes=3, nic="./slow.yaml")).scenario
     assert build(scenario).network.layout.topology.servers[0].node.nic.bytes_per_s == 1e9
+
+
+@pytest.mark.parametrize(("every_s", "fits"), [(0.05, True), (0.025, False), (0.01, False)])
+def test_transfers_that_would_pile_up_are_refused(
+    every_s: float, fits: bool, load_it: Load, wide: dict[str, Any]
+) -> None:
+    """10 GB over eight NICs of 50 GB/s take 25 ms."""
+    traffic = {"from": 0, "to": 1, "gigabytes": 10, "every_s": every_s}
+    scenario = with_topology(wide, placement=STRADDLING, background=[traffic])
+    if fits:
+        load_it(scenario)
+        return
+    with pytest.raises(ScenarioError, match="node0/gpu0/nic-out can carry") as caught:
+        load_it(scenario)
+    assert (caught.value.path, caught.value.allowed) == ("cluster.topology.background.0", "less than 50 GB/s")
+    assert str(caught.value.found).startswith(f"{10 / 8 / every_s:g} GB/s")
+
+
+def test_transfers_of_several_entries_add_up(load_it: Load, wide: dict[str, Any]) -> None:
+    traffic = {"from": 0, "to": 1, "gigabytes": 10, "every_s": 0.04}
+    with pytest.raises(ScenarioError, match="pile up") as caught:
+        load_it(with_topology(wide, placement=STRADDLING, background=[traffic, traffic]))
+    assert caught.value.path == "cluster.topology.background.1"

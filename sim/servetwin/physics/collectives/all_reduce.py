@@ -6,12 +6,11 @@ import math
 
 from servetwin.physics.collectives.bounds import reduce_bound, ring_time, wire_bound
 from servetwin.physics.collectives.gather import GatherInside
-from servetwin.physics.collectives.measured import Latencies
+from servetwin.physics.collectives.measured import FORMULA, MEASURED, Latencies
 from servetwin.physics.collectives.wires import LOW_LATENCY, Wires, one_domain
 from servetwin.specs import Calibration, Gpu
 from servetwin.specs.span import Span
 
-MEASURED, FORMULA = "measured", "formula"
 RING, TREE, HIERARCHICAL = "ring", "tree", "hierarchical"
 
 

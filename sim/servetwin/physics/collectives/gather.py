@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 from servetwin.physics.collectives.bounds import gather_bound, gathered_bound
-from servetwin.physics.collectives.measured import Latencies
+from servetwin.physics.collectives.measured import FORMULA, MEASURED, Latencies
 from servetwin.physics.collectives.wires import LOW_LATENCY, Wires, one_domain
 from servetwin.specs import Calibration, Gpu
 from servetwin.specs.span import Span
 
-MEASURED, FORMULA = "measured", "formula"
 RING, SHORT_RING = "ring", "ring-ll"
 
 

@@ -15,9 +15,9 @@ def tensor_span(span: Span | None, tensor: int) -> Span | None:
     Ranks are numbered as in vLLM, tensor ranks next to each other, then context groups, then pipeline stages, and fill
     the domains of the replica in order.
 
-    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 1e-5, 50e9, 5e-6), 8).domains
+    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 50e9, 5e-6), 8).domains
     1
-    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 1e-5, 50e9, 5e-6), 16).per_domain
+    >>> tensor_span(Span(16, 2, (8, 8), 450e9, 50e9, 5e-6), 16).per_domain
     (8, 8)
 
     Args:
@@ -72,5 +72,5 @@ def _worst(span: Span, groups: Sequence[Sequence[int]]) -> Span:
     parts = [tuple(sorted(Counter(place[rank] for rank in group).values(), reverse=True)) for group in groups]
     worst = max(parts, key=lambda part: (len(part), -part[-1]))
     if len(worst) == 1:
-        return Span(len(groups[0]), 1, worst, span.inside_bytes_per_s, span.inside_latency_s)
+        return Span(len(groups[0]), 1, worst, span.inside_bytes_per_s)
     return replace(span, gpus=len(groups[0]), domains=len(worst), per_domain=worst)

@@ -6,6 +6,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
+MEASURED, FORMULA = "measured", "formula"
+"""Where the latency inside a domain comes from."""
+
 
 class Latencies:
     """Latency by message size: a power of the size between two measured ones, beyond the largest linear.

@@ -17,7 +17,7 @@ Source: Z. Hu et al., "Demystifying NCCL", arXiv 2507.04786, section on protocol
 
 def one_domain(gpu: Gpu, gpus: int) -> Span:
     """``gpus`` GPUs of one link domain."""
-    return Span(gpus, 1, (gpus,), gpu.link_bytes_per_s, 0.0)
+    return Span(gpus, 1, (gpus,), gpu.link_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
