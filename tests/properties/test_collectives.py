@@ -52,7 +52,6 @@ def test_better_wires_never_take_longer(gpu: str, span: Span, size: float, facto
         replace(span, inside_bytes_per_s=factor * span.inside_bytes_per_s),
         replace(span, across_bytes_per_s=factor * span.across_bytes_per_s),
         replace(span, across_latency_s=span.across_latency_s / factor),
-        replace(span, inside_latency_s=span.inside_latency_s / factor),
     ):
         never_longer(times(gpu, better, size, share), plain)
     never_longer(times(gpu, span, size, min(1.0, share * factor)), plain)
