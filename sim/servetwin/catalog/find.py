@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from servetwin.catalog.calibration import read_calibration
 from servetwin.catalog.describe import describe_gpu, describe_model
@@ -22,6 +22,8 @@ from servetwin.catalog.yaml_file import read_mapping
 from servetwin.errors import CatalogError, nearest_name
 from servetwin.paths import exists, expanded
 from servetwin.specs import Calibration, Gpu, Link, ModelSpec, Node, StorageTier
+
+Profile = TypeVar("Profile", Gpu, Link, StorageTier, Node, Calibration, ModelSpec)
 
 _FOLDERS = {
     "hardware": "hardware_profiles/gpus",
@@ -47,7 +49,7 @@ def _bundled_root() -> Path:
 class Catalog:
     """Finds models, GPUs, calibrations, scenarios and workloads by name or path.
 
-    It lists each folder once; files that come later are for a new catalog.
+    It lists each folder once, and reads each profile once: files that come or change later are for a new catalog.
 
     Args:
         extra: folders of the user, searched before the bundled data. Each is laid out as the bundled data is,
@@ -58,6 +60,7 @@ class Catalog:
         self._roots = [*extra, _bundled_root()]
         self._aliases: dict[str, dict[str, Path]] = {}
         self._listed: dict[str, dict[str, Path]] = {}
+        self._known: dict[tuple[str, Path], Any] = {}
         for root in extra:
             if not root.is_dir():
                 raise CatalogError("there is no such catalogue folder", file=str(root))
@@ -71,7 +74,7 @@ class Catalog:
 
     def gpu(self, name: str) -> Gpu:
         """The GPU of that name or alias, or in the profile at that path."""
-        return read_gpu(self._locate("hardware", name))
+        return self._once("hardware", name, read_gpu)
 
     def gpu_reference(self, name: str) -> str:
         """What names that GPU from anywhere: a name of the catalog, or the absolute path of a profile outside it."""
@@ -79,15 +82,15 @@ class Catalog:
 
     def link(self, name: str) -> Link:
         """The link of that name or alias, or in the profile at that path."""
-        return read_link(self._locate("links", name))
+        return self._once("links", name, read_link)
 
     def storage(self, name: str) -> StorageTier:
         """The storage of that name or alias, or in the profile at that path."""
-        return read_storage(self._locate("storage", name))
+        return self._once("storage", name, read_storage)
 
     def node(self, name: str) -> Node:
         """The server of that name or alias, or in the profile at that path, with its links and its storage."""
-        return self._read_node(self._locate("nodes", name))
+        return self._once("nodes", name, self._read_node)
 
     def node_reference(self, name: str) -> str:
         """What names that server from anywhere: a name of the catalog, or the absolute path of a profile outside it."""
@@ -110,6 +113,14 @@ class Catalog:
                 continue
         return sorted(found)
 
+    def _once(self, kind: str, name: str, read: Callable[[Path], Profile]) -> Profile:
+        """What the file of that name or path says; nobody may change it, for others have the same object."""
+        path = self._locate(kind, name)
+        if (kind, path) not in self._known:
+            self._known[kind, path] = read(path)
+        found: Profile = self._known[kind, path]
+        return found
+
     def _reference(self, kind: str, name: str) -> str:
         path = self._locate(kind, name)
         names = [key for key, file in self._files(kind).items() if file == path]
@@ -120,7 +131,7 @@ class Catalog:
 
     def calibration(self, name: str) -> Calibration:
         """The calibration of that name, or in the file at that path."""
-        return self._read_calibration(self._locate("calibrations", name))
+        return self._once("calibrations", name, self._read_calibration)
 
     def _read_calibration(self, path: Path) -> Calibration:
         return read_calibration(path, lambda name: self._locate("calibrations", name))
@@ -129,7 +140,7 @@ class Catalog:
         """A model by name or alias, by the path of a profile or ``config.json``, or inline."""
         if not isinstance(reference, str):
             return model_from_mapping(reference, file="the scenario", name="inline", path="model")
-        return read_model(self._locate("models", reference))
+        return self._once("models", reference, read_model)
 
     def model_reference(self, reference: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
         """What means that model everywhere: a name of the catalog as it is, and a file's content for its path."""

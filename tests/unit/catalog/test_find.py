@@ -144,6 +144,18 @@ def test_folders_of_the_user_come_first(tmp_path: Path) -> None:
         Catalog([tmp_path / "nowhere"])
 
 
+def test_a_profile_is_read_once_by_each_catalog(tmp_path: Path) -> None:
+    body = Catalog().scenario("quickstart").parents[1] / "hardware_profiles" / "gpus" / "h100-sxm.yaml"
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(body.read_text(encoding="utf-8").replace("h100-sxm", "mine"), encoding="utf-8")
+    catalog = Catalog()
+    first = catalog.gpu(str(mine))
+    mine.write_text("nothing: of it\n", encoding="utf-8")
+    assert catalog.gpu(str(mine)) is first
+    with pytest.raises(CatalogError):
+        Catalog().gpu(str(mine))
+
+
 def test_paths_are_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tiny.yaml").write_text(
         "hidden: 64\nvocab: 100\nmax_position: 128\ntied_embeddings: true\n"

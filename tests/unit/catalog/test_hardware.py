@@ -73,7 +73,7 @@ def test_a_price_and_a_power_are_optional(tmp_path: Path) -> None:
         data = {key: value for key, value in yaml.safe_load(text).items() if key not in ("price_per_hour_usd", "tdp")}
         path = tmp_path / "mine.yaml"
         path.write_text(yaml.safe_dump(data | absent), encoding="utf-8")
-        gpu = CATALOG.gpu(str(path))
+        gpu = Catalog().gpu(str(path))
         assert gpu.price_per_hour_usd is None and gpu.tdp_watts is None
         assert bool(gpu.all_reduce) == (not absent)
 

@@ -1,11 +1,13 @@
-"""Least squares of logarithms, robust against outliers: a short Levenberg-Marquardt, the same bits on every machine."""
+"""Least squares of logarithms, robust against outliers: a short Levenberg-Marquardt.
+
+In plain floats, one after the other: what NumPy hands to BLAS, LAPACK or vector units is rounded otherwise on another
+processor, and where the model has kinks the search then ends a per cent away.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 _SOFT = 0.03
 """Relative error from which a residual counts linearly instead of squared."""
@@ -32,39 +34,78 @@ def fit(
         the parameters that minimise ``Σ ρ(ln(model / measured))``, ``ρ(r) = √(1 + (r / 0.03)²)``: relative errors up
         to 3 % count squared, larger ones in proportion.
     """
-    low, high = (np.log([bound[side] for bound in bounds]) for side in (0, 1))
-    goal = np.log(measured)
+    limits = [(math.log(low), math.log(high)) for low, high in bounds]
 
-    def residuals(logs: np.ndarray) -> np.ndarray:
-        return np.log(model([float(value) for value in np.exp(logs)])) - goal
+    def residuals(logs: Sequence[float]) -> list[float]:
+        predicted = model([math.exp(value) for value in logs])
+        return [math.log(one / other) for one, other in zip(predicted, measured, strict=True)]
 
-    def loss(values: np.ndarray) -> float:
-        return float(np.sqrt(1.0 + (values / _SOFT) ** 2).sum())
-
-    logs = np.clip(np.log(start), low, high)
+    logs = _within(limits, [math.log(value) for value in start])
     now, damping = residuals(logs), 1e-3
     for _ in range(_ROUNDS):
-        slopes = np.empty((len(goal), len(logs)))
-        for index in range(len(logs)):
-            # Inwards at an upper bound, so that the model is never asked beyond it.
-            step = -_STEP if logs[index] + _STEP > high[index] else _STEP
-            moved = logs.copy()
-            moved[index] += step
-            slopes[:, index] = (residuals(moved) - now) / step
-        weights = 1.0 / np.sqrt(1.0 + (now / _SOFT) ** 2)
-        curvature, gradient = slopes.T @ (weights[:, None] * slopes), slopes.T @ (weights * now)
+        slopes = [_slopes(residuals, logs, now, index, limits[index][1]) for index in range(len(logs))]
+        weights = [1.0 / _rho(value) for value in now]
+        curvature = [[_dot(weights, one, other) for other in slopes] for one in slopes]
+        gradient = [_dot(weights, one, now) for one in slopes]
         gained = -math.inf
         while damping < 1e6:
-            scale = np.diag(damping * np.maximum(np.diag(curvature), 1e-9))
-            proposed = np.clip(logs - np.linalg.solve(curvature + scale, gradient), low, high)
+            damped = [
+                [value + (damping * max(value, 1e-9) if row == column else 0.0) for column, value in enumerate(values)]
+                for row, values in enumerate(curvature)
+            ]
+            moves = _solved(damped, gradient)
+            proposed = _within(limits, [value - move for value, move in zip(logs, moves, strict=True)])
             there = residuals(proposed)
-            gained = loss(now) - loss(there)
+            gained = _loss(now) - _loss(there)
             if gained >= 0:
                 break
             damping *= 4.0
         if gained < 0:
             break
         logs, now, damping = proposed, there, max(damping / 4.0, 1e-9)
-        if gained < _ENOUGH * loss(now):
+        if gained < _ENOUGH * _loss(now):
             break
-    return [float(value) for value in np.exp(logs)]
+    return [math.exp(value) for value in logs]
+
+
+def _rho(residual: float) -> float:
+    return math.sqrt(1.0 + (residual / _SOFT) ** 2)
+
+
+def _loss(residuals: Sequence[float]) -> float:
+    return math.fsum(_rho(value) for value in residuals)
+
+
+def _dot(weights: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(weight * a * b for weight, a, b in zip(weights, one, other, strict=True))
+
+
+def _within(limits: Sequence[tuple[float, float]], logs: Sequence[float]) -> list[float]:
+    return [min(max(value, low), high) for value, (low, high) in zip(logs, limits, strict=True)]
+
+
+def _slopes(
+    residuals: Callable[[Sequence[float]], list[float]], logs: Sequence[float], now: Sequence[float], index: int,
+    high: float,
+) -> list[float]:  # fmt: skip
+    """How the residuals change with one parameter; inwards at an upper bound, so that nobody is asked beyond it."""
+    step = -_STEP if logs[index] + _STEP > high else _STEP
+    moved = list(logs)
+    moved[index] += step
+    return [(there - here) / step for there, here in zip(residuals(moved), now, strict=True)]
+
+
+def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
+    """The solution of ``matrix · x = right``, of a positive definite matrix: Gaussian elimination without pivots."""
+    rows = [[*values, goal] for values, goal in zip(matrix, right, strict=True)]
+    for index, pivot in enumerate(rows):
+        for below in rows[index + 1 :]:
+            factor = below[index] / pivot[index]
+            for column in range(index, len(below)):
+                below[column] -= factor * pivot[column]
+    found: list[float] = []
+    for index in reversed(range(len(rows))):
+        *values, goal = rows[index]
+        known = math.fsum(value * one for value, one in zip(values[index + 1 :], found, strict=True))
+        found.insert(0, (goal - known) / values[index])
+    return found
