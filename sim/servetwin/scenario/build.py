@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,9 @@ from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.store import config_hash
+from servetwin.scenario.stragglers import stage_health
 from servetwin.specs import Span
+from servetwin.specs.health import HEALTHY, Health
 from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
 from servetwin.workload.build import build_stream
@@ -140,18 +144,24 @@ class _Priced:
         parts: what the pool is made of.
         settings: the settings of its engines.
         span: how the GPUs of a replica lie; None = in one link domain.
+        health: of the slowest GPU of each stage.
     """
 
-    def __init__(self, scenario: Scenario, parts: PoolParts, settings: EngineSettings, span: Span | None) -> None:
+    def __init__(
+        self, scenario: Scenario, parts: PoolParts, settings: EngineSettings, span: Span | None,
+        health: tuple[Health, ...],
+    ) -> None:  # fmt: skip
         noisy, stages = scenario.physics.jitter > 0, parts.stages
-        self.prices = price_steps(scenario, parts, span=span)
+        self.prices = price_steps(scenario, parts, span=span, health=reduce(Health.worst, health))
         self.step_time: StepTime = JitteredStepTime(self.prices) if noisy else self.prices
         #: By stage of a pipeline.
         self.staged: list[RooflineStepTime] = []
         self.pipeline: PipelineStepTime | None = None
         if len(stages) > 1:
-            self.staged = [price_steps(scenario, parts, stage, span) for stage in stages]
-            self.pipeline = price_pipeline(scenario, parts, self.prices, self.staged, noisy=noisy, span=span)
+            self.staged = [price_steps(scenario, parts, *of_stage) for of_stage in zip(stages, repeat(span), health)]
+            self.pipeline = price_pipeline(
+                scenario, parts, self.prices, self.staged, noisy=noisy, span=span, health=health
+            )
             self.step_time = self.pipeline
         self.steps = StepMaker(settings, self.step_time)
 
@@ -171,13 +181,19 @@ class _PoolBuilder:
         override = self._pool.engine.num_gpu_blocks_override
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
-        self._priced: dict[Span | None, _Priced] = {}
+        self._priced: dict[tuple[Span | None, tuple[Health, ...]], _Priced] = {}
 
-    def priced(self, span: Span | None = None) -> _Priced:
-        """What prices the steps of replicas whose GPUs lie like ``span``; None = in one link domain."""
-        found = self._priced.get(span)
+    def priced(self, span: Span | None = None, health: tuple[Health, ...] | None = None) -> _Priced:
+        """What prices the steps of replicas that are alike.
+
+        Args:
+            span: how their GPUs lie; None = in one link domain.
+            health: of the slowest GPU of each stage; None = all as the data sheet says.
+        """
+        health = health or (HEALTHY,) * len(self.parts.stages)
+        found = self._priced.get((span, health))
         if found is None:
-            found = self._priced[span] = _Priced(self._scenario, self.parts, self._settings, span)
+            found = self._priced[span, health] = _Priced(self._scenario, self.parts, self._settings, span, health)
         return found
 
     @property
@@ -200,7 +216,8 @@ class _PoolBuilder:
             return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
         def replica(index: int) -> Replica:
-            priced = self.priced(network.span_of(index))
+            health = stage_health(self._scenario.cluster.stragglers, index, self._pool.parallel)
+            priced = self.priced(network.span_of(index), health)
             scheduler = self._pool.engine.scheduling.build(context)
             options: dict[str, Any] = {
                 "stepping": self._stepping,

@@ -56,7 +56,7 @@ def network_remarks(topology: TopologyOptions, layout: Layout, pools: Sequence[P
             f"the transfers of cluster.topology.background do not slow pipelines, which pool {', '.join(piped)} has "
             "(check pipelines-alone)"
         ]
-    if topology.background or any(layout.span(replica).domains > 1 for replica in range(len(layout.placed))):
+    if topology.background or any(map(layout.span_across, range(len(layout.placed)))):
         return []
     return [
         "cluster.topology changes no time here: every replica lies in one link domain, and nothing else is sent over "
@@ -100,10 +100,7 @@ class Network:
 
     def span_of(self, replica: int) -> Span | None:
         """How the GPUs of a replica lie; None in one link domain, as they do without a topology."""
-        if self.fabric is None:
-            return None
-        span = self.layout.span(replica)
-        return span if span.domains > 1 else None
+        return None if self.fabric is None else self.layout.span_across(replica)
 
     def links_of(self, replica: int) -> ReplicaLinks | None:
         """The links of a replica's collectives; None where it has none or there is no network."""

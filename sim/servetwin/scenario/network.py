@@ -38,6 +38,11 @@ class Layout:
         """How the GPUs of a replica lie to each other."""
         return self.topology.span(self.placed[replica])
 
+    def span_across(self, replica: int) -> Span | None:
+        """The same of a replica in several link domains, None of one that lies in a single one."""
+        span = self.span(replica)
+        return span if span.domains > 1 else None
+
 
 class Servers:
     """The servers for some pools.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from servetwin.physics.aiconfigurator import open_database
@@ -15,15 +18,17 @@ from servetwin.physics.tables import TableStepTime
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.slowdown import slow_down, slow_span
-from servetwin.specs import ModelSpec
+from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs.health import HEALTHY, Health
 from servetwin.specs.span import Span
 
 TABLES = "tables"
 
 
 def price_steps(
-    scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None, span: Span | None = None
-) -> RooflineStepTime:
+    scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None, span: Span | None = None,
+    health: Health = HEALTHY,
+) -> RooflineStepTime:  # fmt: skip
     """The step time of a pool, by the scenario's ``physics.backend``, slowed down by ``cluster.slowdown``.
 
     Args:
@@ -31,6 +36,7 @@ def price_steps(
         parts: what the pool is made of.
         model: the part of its model to price, a stage of a pipeline; None = all of it, as if there were one stage.
         span: how the GPUs of a replica lie; in one link domain if not given.
+        health: of the slowest GPU, for which the others wait.
 
     Raises:
         ScenarioError, CatalogError: the tables are not installed, or have nothing for the GPU.
@@ -46,12 +52,12 @@ def price_steps(
         "calibration": calibration,
         "context": parts.context,
         "uneven_heads": parts.uneven_heads,
-        "span": slow_span(span, slowdown),
+        "span": _span(span, slowdown, gpu, parts, health),
     }
     if scenario.physics.backend == TABLES:
         database = open_database(parts.gpu, scenario.engine.name)
         return TableStepTime(model or parts.model, gpu, **common, database=database, slowdown=slowdown)
-    return RooflineStepTime(model or parts.model, gpu, **common)
+    return RooflineStepTime(model or parts.model, health.of(gpu), **common)
 
 
 def price_pipeline(
@@ -62,6 +68,7 @@ def price_pipeline(
     *,
     noisy: bool = False,
     span: Span | None = None,
+    health: Sequence[Health] = (),
 ) -> PipelineStepTime:
     """The step time of a pool with a pipeline; between all stages the links are those of the worst placed pair.
 
@@ -72,13 +79,35 @@ def price_pipeline(
         stages: prices each stage, slowed down like ``whole``.
         noisy: whether the stages take noise on the time of a step.
         span: how the GPUs of a replica lie; in one link domain if not given.
+        health: of the slowest GPU of each stage; all as the data sheet says if not given.
     """
-    gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
-    span = slow_span(span, scenario.cluster.slowdown)
-    send = Send(gpu, calibration, stage_span(span, parts.tensor))
-    gather = AllGather(gpu, parts.tensor, calibration, tensor_span(span, parts.tensor))
-    hand_off = partial(
-        hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor, send=send.seconds, gather=gather.seconds
-    )
+    slowdown = scenario.cluster.slowdown
+    gpu, calibration = slow_down(parts.gpu, parts.calibration, slowdown)
+
+    def wires(health: Health) -> Span | None:
+        return _span(span, slowdown, gpu, parts, health)
+
     priced: list[StepTime] = [JitteredStepTime(stage) if noisy else stage for stage in stages]
-    return PipelineStepTime(whole, priced, [hand_off] * (len(stages) - 1))
+    hand_offs = [
+        _hand_off(parts, gpu, calibration, wires(sender.worst(receiver)), wires(receiver))
+        for sender, receiver in pairwise(health or [HEALTHY] * len(stages))
+    ]
+    return PipelineStepTime(whole, priced, hand_offs)
+
+
+def _hand_off(
+    parts: PoolParts, gpu: Gpu, calibration: Calibration, between: Span | None, inside: Span | None
+) -> Callable[[int], float]:
+    """Seconds until a step of so many tokens is handed on, with the wires between two stages and inside the second."""
+    send = Send(gpu, calibration, stage_span(between, parts.tensor))
+    gather = AllGather(gpu, parts.tensor, calibration, tensor_span(inside, parts.tensor))
+    return partial(hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor, send=send.seconds, gather=gather.seconds)
+
+
+def _span(span: Span | None, slowdown: float, gpu: Gpu, parts: PoolParts, health: Health) -> Span | None:
+    """The wires of a replica, slowed down, with the share that is left of the links inside a domain."""
+    span = slow_span(span, slowdown)
+    if health.link == 1.0:
+        return span
+    span = span or Span(parts.gpus, 1, (parts.gpus,), gpu.link_bytes_per_s)
+    return replace(span, inside_bytes_per_s=health.link * span.inside_bytes_per_s)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from servetwin.scenario.engines import NEWEST, OVERLAPPED, version_number
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
+from servetwin.scenario.stragglers import mixed_faults
 from servetwin.workload.chance import is_random
 from servetwin.workload.idle import idle_options
 
@@ -232,6 +233,10 @@ def _parallel(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
             )
 
 
+def _stragglers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    yield from mixed_faults(scenario.cluster.stragglers, scenario.cluster.pools)
+
+
 REMARKS = (
     Remark("family-by-vllm-rules", _family),
     Remark("unknown-version", _version),
@@ -249,4 +254,5 @@ REMARKS = (
     Remark("limits-between-tokens", _one_token),
     Remark("memory-option-idle", _memory),
     Remark("parallel-gains", _parallel),
+    Remark("stragglers-of-many-kinds", _stragglers),
 )

@@ -24,6 +24,7 @@ from servetwin.scenario.schema import (
     Scenario,
 )
 from servetwin.scenario.store import as_written
+from servetwin.scenario.stragglers import check_stragglers
 
 DEFAULT_REQUESTS = 1000
 """Requests of a run that does not say how many, where the workload has no end of its own."""
@@ -61,11 +62,18 @@ def resolve(scenario: Scenario, catalog: Catalog, raw: Mapping[str, Any] | None 
     shared = pools[0].model if len(everywhere) == 1 else None
     if shared is not None:
         pools = [pool.model_copy(update={"model": None}) for pool in pools]
+    check_stragglers(scenario, pools)
     topology, idle_servers = resolve_topology(scenario.cluster.topology, pools, catalog)
+    cluster = Cluster(
+        pools=tuple(pools),
+        topology=topology,
+        slowdown=scenario.cluster.slowdown,
+        stragglers=scenario.cluster.stragglers,
+    )
     resolved = scenario.model_copy(
         update={
             "model": shared,
-            "cluster": Cluster(pools=tuple(pools), topology=topology, slowdown=scenario.cluster.slowdown),
+            "cluster": cluster,
             "physics": _resolve_physics(scenario),
             "run": _resolve_run(scenario),
         }

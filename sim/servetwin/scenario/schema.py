@@ -26,6 +26,7 @@ from servetwin.policies.admission import Always
 from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
 from servetwin.scenario.part import MOST, Count, Part
+from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import TopologyOptions
 from servetwin.units import MAX_S
 from servetwin.workload.spec import WorkloadSpec
@@ -222,6 +223,7 @@ class Cluster(Part):
         pools: the pools; one called ``engines`` where none is given.
         topology: the servers, the network between them, and which GPUs each replica lies on.
         slowdown: multiplies the time of every step; below 1 it would beat the hardware.
+        stragglers: GPUs that are slower than the others of their replica.
     """
 
     replicas: Replicas | None = None
@@ -232,6 +234,7 @@ class Cluster(Part):
     pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
     topology: TopologyOptions | None = None
     slowdown: float = Field(default=1.0, ge=1, le=1000)
+    stragglers: tuple[Straggler, ...] = Field(default=(), strict=False)
 
 
 class Limits(Part):

@@ -11,11 +11,14 @@ from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
 from servetwin.scenario.build import captured
+from servetwin.scenario.network import layout_of
 from servetwin.scenario.pools import PoolParts, pool_parts
-from servetwin.scenario.prices import price_steps
+from servetwin.scenario.prices import price_pipeline, price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
-from servetwin.specs import ModelSpec
+from servetwin.scenario.stragglers import stage_health
+from servetwin.specs import ModelSpec, Span
+from servetwin.specs.health import HEALTHY, Health
 from servetwin.studies.explain_pipeline import StagedStep, shape_on
 from servetwin.studies.step import Step
 from servetwin.units import PS_PER_US
@@ -31,8 +34,8 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         pool_name: the pool; the first one if not given.
 
     Returns:
-        What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of a replica;
-        in a pipeline, of one GPU of each stage, all stages together.
+        What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of the pool's first
+        replica, as if no GPU of it were a straggler; in a pipeline, of one GPU of each stage, all stages together.
 
     Raises:
         ScenarioError: there is no pool of that name.
@@ -41,9 +44,11 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     pool = scenario.cluster.pools[index]
     place = f"cluster.pools.{index}"
     parts = pool_parts(scenario, pool, place, catalog)
-    prices = price_steps(scenario, parts)
+    first = sum(other.replicas or 1 for other in scenario.cluster.pools[:index])
+    span = _span(scenario, catalog, first)
+    prices = price_steps(scenario, parts, span=span)
     shape = step.shape(prices.windows, captured(pool))
-    staged = StagedStep(scenario, parts, prices, shape) if len(parts.stages) > 1 else None
+    staged = StagedStep(scenario, parts, prices, shape, span) if len(parts.stages) > 1 else None
     items = itemize(prices, shape, parts.gpu) if staged is None else staged.items
     priced = [prices] if staged is None else staged.prices
     memory = _memory(pool, parts, place, step)
@@ -64,6 +69,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
             *_warnings(pool, step, shape, memory),
             *dict.fromkeys(remark for one in priced for remark in one.remarks()),
             *notes,
+            *_stragglers(scenario, pool, parts, shape, first, span),
             *_other_pools(scenario, pool_name),
         ],
     }
@@ -78,6 +84,12 @@ def _pool_index(scenario: Scenario, name: str | None) -> int:
             "there is no pool of that name", path="--pool", found=name, allowed=names, nearest=nearest_name(name, names)
         )
     return names.index(name)
+
+
+def _span(scenario: Scenario, catalog: Catalog, replica: int) -> Span | None:
+    """How the GPUs of a replica lie; None in one link domain, as they do without a topology."""
+    options, pools = scenario.cluster.topology, scenario.cluster.pools
+    return None if options is None else layout_of(options, pools, catalog).span_across(replica)
 
 
 def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape: StepShape) -> dict[str, Any]:
@@ -262,6 +274,35 @@ def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) 
             f"and this step needs {memory['kv_needed_tokens']:,}"
         )
     return found
+
+
+def _stragglers(
+    scenario: Scenario, pool: Pool, parts: PoolParts, shape: StepShape, first: int, span: Span | None
+) -> list[str]:
+    """What the step takes in the replicas of the pool in which all wait for a slow GPU."""
+    healthy = _step_ps(scenario, parts, shape, span, (HEALTHY,) * len(parts.stages))
+    found = []
+    for replica in range(first, first + (pool.replicas or 1)):
+        health = stage_health(scenario.cluster.stragglers, replica, pool.parallel)
+        if any(one != HEALTHY for one in health):
+            slow = _step_ps(scenario, parts, shape, span, health)
+            found.append(
+                f"in replica {replica} a GPU is slow: this step takes {slow / healthy - 1:.1%} longer there "
+                f"({slow / PS_PER_US / 1000:.2f} ms)"
+            )
+    return found
+
+
+def _step_ps(
+    scenario: Scenario, parts: PoolParts, shape: StepShape, span: Span | None, health: Sequence[Health]
+) -> int:
+    """The step on all stages, the hand-offs between them included [ps]."""
+    whole = price_steps(scenario, parts, span=span, health=health[0])
+    if len(parts.stages) == 1:
+        return whole.price(shape).total_ps
+    stages = [price_steps(scenario, parts, stage, span, one) for stage, one in zip(parts.stages, health, strict=True)]
+    pipeline = price_pipeline(scenario, parts, whole, stages, span=span, health=health)
+    return pipeline.price(shape).total_ps + sum(pipeline.hand_offs(shape))
 
 
 def _other_pools(scenario: Scenario, chosen: str | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from servetwin.physics.collectives import Send, stage_span
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.operators import ACTIVATION_BYTES
@@ -14,7 +15,7 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.prices import price_pipeline, price_steps
 from servetwin.scenario.schema import Pool, Scenario
-from servetwin.specs import ModelSpec
+from servetwin.specs import ModelSpec, Span
 from servetwin.units import PS_PER_US
 
 HAND_OFF = "hand-off"
@@ -28,22 +29,26 @@ class StagedStep:
         parts: what the pool is made of.
         whole: prices the model on one stage.
         shape: the step.
+        span: how the GPUs of a replica lie; None = in one link domain.
 
     Attributes:
         prices: what prices each stage.
         items: the items of all stages, and the hand-offs between them.
     """
 
-    def __init__(self, scenario: Scenario, parts: PoolParts, whole: RooflineStepTime, shape: StepShape) -> None:
+    def __init__(
+        self, scenario: Scenario, parts: PoolParts, whole: RooflineStepTime, shape: StepShape, span: Span | None
+    ) -> None:
         self._parts = parts
-        self.prices = [price_steps(scenario, parts, stage) for stage in parts.stages]
-        pipeline = price_pipeline(scenario, parts, whole, self.prices)
+        self.prices = [price_steps(scenario, parts, stage, span) for stage in parts.stages]
+        pipeline = price_pipeline(scenario, parts, whole, self.prices, span=span)
         self._hand_offs = pipeline.hand_offs(shape)
         self._stages = [itemize(prices, shape_on(prices, whole, shape), parts.gpu) for prices in self.prices]
         self.items = _merged(self._stages)
         wire = len(self._hand_offs) * HANDED_ON * ACTIVATION_BYTES * shape.padded_tokens * parts.model.hidden
         wire /= parts.tensor
-        item = Item(HAND_OFF, len(self._hand_offs), wire_bytes=wire, floor_s=wire / parts.gpu.link_bytes_per_s)
+        floor_s = Send(parts.gpu, parts.calibration, stage_span(span, parts.tensor)).bound(wire)
+        item = Item(HAND_OFF, len(self._hand_offs), wire_bytes=wire, wire_s=floor_s, floor_s=floor_s)
         item.ps[COLUMNS["link"]] = sum(self._hand_offs)
         self.items.append(item)
 

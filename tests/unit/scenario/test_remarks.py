@@ -70,6 +70,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"engine": {"num_gpu_blocks_override": 90, "watermark": 0.01}}},
         "cluster.pools.0.engine.watermark has no effect: that share of 90 KV blocks",
     ),
+    "stragglers-of-many-kinds": (
+        {
+            "cluster": {
+                "parallel": {"tensor": 2},
+                "stragglers": [{"replica": 0, "flops": 0.5}, {"replica": 0, "gpu": 1, "hbm": 0.9}],
+            },
+        },
+        "2 GPUs of replica 0 are slow in different ways",
+    ),
     "parallel-gains": (
         {"cluster": {"parallel": {"context": 2}}},
         "cluster.pools.0.parallel.context 2 shares out prompts only",
@@ -98,6 +107,9 @@ QUIET: dict[str, dict[str, Any]] = {
     "admission-never-refuses": {"admission": {"policy": "max-requests", "requests": 5}},
     "limits-between-tokens": {"workload": {"outputs": 2}, "slo": {"tpot_ms": {"p99": 30}}},
     "memory-option-idle": {"cluster": {"engine": {"num_gpu_blocks_override": 1_000, "watermark": 0.01}}},
+    "stragglers-of-many-kinds": {
+        "cluster": {"parallel": {"tensor": 2}, "stragglers": [{"flops": 0.5}, {"gpu": 1, "flops": 0.9}]}
+    },
     "parallel-gains": {"cluster": {"parallel": {"tensor": 3, "uneven_heads": True}}},
 }
 
