@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from servetwin.physics.collectives import Send, stage_span
+from servetwin.physics.communication import Exchange
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.operators import ACTIVATION_BYTES
@@ -117,6 +118,13 @@ def _holds(model: ModelSpec) -> str:
     return " and ".join(name for name, there in (("embedding", model.embeds), ("output", model.has_output)) if there)
 
 
+def _together(one: Exchange | None, other: Exchange | None) -> Exchange | None:
+    """Collectives of the same kind on two stages, which are of the same size."""
+    if one is None or other is None:
+        return one or other
+    return one._replace(calls=one.calls + other.calls)
+
+
 def _merged(stages: Sequence[Sequence[Item]]) -> list[Item]:
     """Items of the same name on several stages as one."""
     merged: dict[str, Item] = {}
@@ -129,6 +137,8 @@ def _merged(stages: Sequence[Sequence[Item]]) -> list[Item]:
             into.bytes_moved += item.bytes_moved
             into.flops += item.flops
             into.wire_bytes += item.wire_bytes
+            into.wire_s += item.wire_s
+            into.exchange = _together(into.exchange, item.exchange)
             into.arithmetic_s += item.arithmetic_s
             into.floor_s += item.floor_s
     # What only the last stage has, and what the engine adds, comes last, as in a model on one stage.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import servetwin
 from servetwin.catalog import Catalog
 from servetwin.errors import ScenarioError
 from servetwin.scenario.load import validate_mapping
@@ -51,6 +52,52 @@ def test_a_pipeline_is_explained_stage_by_stage() -> None:
     assert sum(operator["total_us"] for operator in found["operators"]) == pytest.approx(found["step"]["total_us"])
     assert sum(phase["us"] for phase in found["phases"]) == pytest.approx(busy)
     assert found["memory"]["kv_blocks"] == min(stage["kv_blocks"] for stage in stages)
+
+
+WIDE = {
+    "on one server": ({"parallel": {"tensor": 8}}, 1),
+    "on two servers": ({"parallel": {"tensor": 16}, "topology": {}}, 1),
+    "stages on two servers": ({"parallel": {"tensor": 8, "pipeline": 2}, "topology": {}}, 2),
+    "half of a server and of another": (
+        {"parallel": {"tensor": 8}, "topology": {"nodes": 2, "placement": {"explicit": [[0, 1]]}}}, 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_lone_token_takes_what_the_step_is_explained_to_take(name: str) -> None:
+    """Wherever the GPUs of the replica lie: the gap that a run finds is the step that ``explain`` shows."""
+    cluster, stages = WIDE[name]
+    fields: Any = {
+        "model": "llama-3.1-405b",
+        "cluster": {
+            "precision": {"weights": "fp8"}, "engine": {"max_model_len": 4096, "max_num_seqs": 64}, **cluster,
+        },
+    }  # fmt: skip
+    found = explained(1, 1_000, **fields)
+    workload = {"arrivals": {"rate_per_s": 1}, "prompts": 999, "outputs": 2}
+    gap = servetwin.run(scenario(**fields, workload=workload, run={"requests": 1})).summary()["itl_ms.max"]
+    assert found["step"]["total_us"] / 1000 == pytest.approx(gap, rel=1e-9)
+    assert found["inputs"]["stages"] == stages
+
+
+def test_across_servers_an_all_reduce_goes_over_the_nics() -> None:
+    """By another algorithm, and never below what the NICs allow; a stage that lies on one server stays inside."""
+    fields: Any = {"model": "llama-3.1-405b"}
+    engine = {"max_model_len": 4096, "max_num_seqs": 64}
+    wide, staged = (
+        explained(64, 1_000, cluster={"engine": engine, "topology": {}, "parallel": parallel}, **fields)
+        for parallel in ({"tensor": 16}, {"tensor": 8, "pipeline": 2})
+    )
+    reduced = next(operator for operator in wide["operators"] if operator["name"] == "all-reduce")
+    one = reduced["collective"]
+    assert (one["calls"], one["message_bytes"], one["algorithm"]) == (252, 64 * 16_384 * 2, "tree")
+    assert one["us"] >= 1e6 * one["message_bytes"] / (8 * 50e9)
+    inside = next(operator for operator in staged["operators"] if operator["name"] == "all-reduce")
+    assert inside["total_us"] < reduced["total_us"] / 3
+    handed = next(operator for operator in staged["operators"] if operator["name"] == "hand-off")
+    assert handed["wire_bytes"] == 2 * 64 * 16_384 * 2 / 8
+    assert handed["floor_us"] == pytest.approx(1e6 * handed["wire_bytes"] / 50e9)
 
 
 def test_the_bubble_by_hand() -> None:
