@@ -35,6 +35,7 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("TopologyOptions", "`cluster.topology`"),
             ("ExplicitPlacement", "`cluster.topology.placement` as a list"),
             ("BackgroundTraffic", "`cluster.topology.background[]`"),
+            ("Straggler", "`cluster.stragglers[]`"),
         ),
     ),
     (

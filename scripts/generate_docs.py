@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import anomalies
 import capacity_100b
 import docs_accuracy
 import docs_lists
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "scenarios": partial(docs_lists.catalogued, "scenarios"),
     "workloads": partial(docs_lists.catalogued, "workloads"),
     **{f"fields of {kind}": partial(docs_profiles.profile_reference, kind) for kind in docs_profiles.SCHEMAS},
+    "scheduling anomalies": anomalies.table,
     "simulated capacity-100b by degree": capacity_100b.degrees_table,
     "simulated capacity-100b by precision": capacity_100b.precisions_table,
 }
