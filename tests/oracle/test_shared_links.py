@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +26,9 @@ def transfers(draw: st.DrawFn, gpus: int) -> dict[str, Any]:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> dict[str, Any]:
-    replicas, tensor = draw(st.sampled_from(((1, 2), (2, 2), (3, 2), (1, 4), (2, 4))))
+    replicas, tensor, pipeline = draw(st.sampled_from(
+        ((1, 2, 1), (2, 2, 1), (3, 2, 1), (1, 4, 1), (2, 4, 1), (1, 1, 2), (2, 1, 2), (1, 2, 2), (2, 1, 4), (2, 2, 2))
+    ))  # fmt: skip
     engine = {
         "max_model_len": 2048, "async_scheduling": draw(st.booleans()),
         "num_gpu_blocks_override": draw(st.sampled_from((140, 400, 20_000))),
@@ -33,8 +37,9 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "name": "shared", "model": "llama-3.1-8b",
         "cluster": {
-            "hardware": "h100-sxm", "replicas": replicas, "parallel": {"tensor": tensor}, "engine": engine,
-            "topology": {"background": draw(st.lists(transfers(replicas * tensor), min_size=1, max_size=5))},
+            "hardware": "h100-sxm", "replicas": replicas, "engine": engine,
+            "parallel": {"tensor": tensor, "pipeline": pipeline},
+            "topology": {"background": draw(st.lists(transfers(replicas * tensor * pipeline), min_size=1, max_size=5))},
         },
         "workload": {
             "arrivals": {"process": "poisson", "rate_per_s": draw(st.sampled_from((20, 100)))},
@@ -51,7 +56,10 @@ def straddling(draw: st.DrawFn) -> dict[str, Any]:
     scenario = draw(scenarios())
     cluster = scenario["cluster"]
     replicas = draw(st.integers(2, 3))
-    cluster["replicas"], cluster["parallel"] = replicas, {"tensor": 4}
+    cluster["replicas"], cluster["parallel"] = (
+        replicas,
+        draw(st.sampled_from(({"tensor": 4}, {"tensor": 2, "pipeline": 2}, {"pipeline": 4}))),
+    )
     places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in range(replicas)]
     transfers = [one | {"to": [1, one["to"][1]]} for one in cluster["topology"]["background"]]
     cluster["topology"] = {
@@ -64,6 +72,28 @@ def straddling(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=30)
 @given(straddling())
 def test_levels_agree_on_replicas_that_slow_each_other(scenario: dict[str, Any]) -> None:
+    check_levels(scenario)
+
+
+@pytest.mark.parametrize("parallel", [{"tensor": 4}, {"pipeline": 4}, {"tensor": 2, "pipeline": 2}])
+@pytest.mark.parametrize("outputs", [(40, 20), (20, 40), (40, 20, 20, 30), (20, 40, 30, 20)])
+def test_levels_agree_on_replicas_in_lock_step(
+    parallel: dict[str, int], outputs: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Equal requests at once: their steps begin at the same instants, and one replica ends in the middle of the other.
+
+    A step that begins at that very instant has the old share in the replica with the lower index, which comes first.
+    """
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"arrival_s": 0.001 * (at // 2), "prompt": 100, "output": tokens} for at, tokens in enumerate(outputs)]
+    trace.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    scenario = busy(nodes=2, nodes_per_rack=1, rail_optimised=False, oversubscription=4)
+    places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in (0, 1)]
+    scenario["cluster"]["topology"]["placement"] = {"explicit": places}
+    scenario["cluster"] |= {"replicas": 2, "parallel": parallel}
+    columns = {"arrival_s": "arrival_s", "prompt_tokens": "prompt", "output_tokens": "output"}
+    scenario["workload"] = {"trace": {"path": str(trace), "format": "columns", "columns": columns}}
+    scenario["run"] = {}
     check_levels(scenario)
 
 

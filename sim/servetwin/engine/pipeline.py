@@ -15,8 +15,16 @@ from servetwin.engine.audit import audit_rank
 from servetwin.engine.lane import Lane
 from servetwin.engine.look_ahead import LookAhead
 from servetwin.engine.pipeline_accounts import PipelineAccounts
+from servetwin.engine.plan import PlannedStep
 from servetwin.engine.process import EngineProcess
-from servetwin.engine.protocols import EVERY_OPERATION, SKIP_AHEAD, EngineSettings, KVConnector, Scheduler
+from servetwin.engine.protocols import (
+    EVERY_OPERATION,
+    SKIP_AHEAD,
+    EngineSettings,
+    KVConnector,
+    Scheduler,
+    SharedLinks,
+)
 from servetwin.engine.rank import Rank
 from servetwin.engine.stage_clock import StagePrices, launch
 from servetwin.engine.stage_devices import StageDevices
@@ -47,6 +55,8 @@ class PipelinedExecutor(EngineProcess):
         connector: where else cached KV blocks may lie, or None.
         steps: makes the steps; replicas with the same ``step_time`` and ``settings`` may share it. None = its own.
         noise: the factor on the time of the next step that is planned, one of its own for each step, or None.
+        links: the links of its collectives and hand-offs where others use them too, or None. A micro-batch has the
+            share of the instant at which it is scheduled, on all stages.
     """
 
     def __init__(
@@ -64,6 +74,7 @@ class PipelinedExecutor(EngineProcess):
         connector: KVConnector | None = None,
         steps: StepMaker | None = None,
         noise: Callable[[], float] | None = None,
+        links: SharedLinks | None = None,
     ) -> None:
         steps = StepMaker(settings, step_time) if steps is None else steps
         rank = Rank(
@@ -92,6 +103,9 @@ class PipelinedExecutor(EngineProcess):
         self._looking = False
         #: Tokens of KV cache in use since the last plan.
         self._held = 0
+        self._links = links
+        #: Whether the links know that work is under way.
+        self._begun = False
         env.process(self._run())
 
     # -- what others call ----------------------------------------------------------------------------------------
@@ -133,6 +147,8 @@ class PipelinedExecutor(EngineProcess):
                 audit_rank(rank, self.index)
             self._fill(now)
             if not flying:
+                if self._begun:
+                    self._leave_links()
                 incoming = rank.incoming
                 yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
                 continue
@@ -165,6 +181,8 @@ class PipelinedExecutor(EngineProcess):
                 break
             resting.pop()
             step = rank.pipeline.pop()
+            if self._links is not None:
+                step = self._sharing(step)
             self._prices.fill(lane, step, self._noisy)
             if not flying:
                 self.accounts.since_ps = now
@@ -192,9 +210,40 @@ class PipelinedExecutor(EngineProcess):
         rank, settings = self.rank, self.settings
         if rank.prefilling or rank.paused or rank.returning:
             return False
+        if self._links is not None and not self._share_is_settled():
+            return False
         if not rank.waiting or len(rank.running) >= settings.max_num_seqs:
             return True
         return rank.blocked[0] >= 0 and settings.reserve_full_prompt and settings.chunked_prefill
+
+    # -- links that others use too -------------------------------------------------------------------------------
+
+    def _sharing(self, step: PlannedStep) -> PlannedStep:
+        """``step``, which is scheduled now, with today's share of the links."""
+        links = self._links
+        assert links is not None
+        if not self._begun:
+            self._begun = True
+            links.begin(self._share_changed)
+        return self.rank.steps.sharing(step, links.crowd)
+
+    def _leave_links(self) -> None:
+        assert self._links is not None
+        self._begun = False
+        self._links.end()
+
+    def _share_is_settled(self) -> bool:
+        """Whether all that is in flight has today's share, which what follows it will have too."""
+        assert self._links is not None
+        share = 1 / self._links.crowd
+        return all(lane.step.shape.link_share == share for lane in self._flying)
+
+    def _share_changed(self, cause: int) -> None:
+        """Another replica (``cause``) or a transfer (-1) changes the share of the links, now: micro-batches that are
+        scheduled after it are not those that were looked ahead."""
+        now = self._env._now
+        if self._looking and self._look.cut(now if cause < self.index else now + 1):
+            self._nap.shorten(self._look.times[self._look.count])
 
     def _look_ahead(self) -> None:
         """Find out how the micro-batches in flight go on."""

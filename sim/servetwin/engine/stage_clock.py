@@ -44,7 +44,7 @@ class StagePrices:
         lane.step = step
         lane.done = 0
         shape = step.shape
-        if step.prefill_tokens or noisy or not self._linear:
+        if step.prefill_tokens or noisy or not self._linear or shape.link_share != 1.0:
             prices = self._step_time.stages(shape)
             lane.spans = [price.total_ps for price in prices]
             lane.growths = [price.growth_ps for price in prices]

@@ -13,8 +13,9 @@ HANDED_ON = 2
 
 
 def hand_off_s(
-    tokens: int, hidden: int, *, tensor: int, send: Callable[[float], float], gather: Callable[[float], float]
-) -> float:
+    tokens: int, share: float, *, hidden: int, tensor: int, send: Callable[[float, float], float],
+    gather: Callable[[float, float], float],
+) -> float:  # fmt: skip
     """Time from the end of a step on one stage until the next stage has its input [s].
 
     ``m = 2 · tokens · hidden · 2 B``: hidden states and residual in bf16. Each of the ``tensor`` ranks has all of it
@@ -25,13 +26,14 @@ def hand_off_s(
 
     Args:
         tokens: tokens of the step.
+        share: of the bandwidth of its links.
         hidden: width of the residual stream.
         tensor: ranks of each stage.
-        send: seconds to send so many bytes to a peer [s].
+        send: seconds to send so many bytes to a peer with a share of the links [s].
         gather: seconds to gather so many bytes, those of all ranks together, between the ranks of a stage [s].
     """
     moved = HANDED_ON * ACTIVATION_BYTES * tokens * hidden
-    return send(moved / tensor) + (gather(moved) if tensor > 1 else 0.0)
+    return send(moved / tensor, share) + (gather(moved, share) if tensor > 1 else 0.0)
 
 
 class PipelineStepTime:
@@ -44,16 +46,19 @@ class PipelineStepTime:
     Args:
         whole: prices the model on one stage; answers what a step needs at least.
         stages: prices each stage.
-        hand_off: seconds until a step of so many tokens is handed on, for each stage but the last [s].
+        hand_off: seconds until a step of so many tokens is handed on with such a share of the links, for each stage
+            but the last [s].
     """
 
-    def __init__(self, whole: StepTime, stages: Sequence[StepTime], hand_off: Sequence[Callable[[int], float]]) -> None:
+    def __init__(
+        self, whole: StepTime, stages: Sequence[StepTime], hand_off: Sequence[Callable[[int, float], float]]
+    ) -> None:
         self.windows: tuple[int, ...] = whole.windows
         self._whole = whole
         self._stages = list(stages)
         self._kinds = [_kinds(whole.windows, stage.windows) for stage in stages]
         self._hand_off = list(hand_off)
-        self._handed: dict[int, tuple[int, ...]] = {}
+        self._handed: dict[tuple[int, float], tuple[int, ...]] = {}
 
     def stages(self, shape: StepShape) -> list[StepPrice]:
         """What the step takes on each stage, in order."""
@@ -67,10 +72,10 @@ class PipelineStepTime:
 
         The tokens that pad a captured graph travel too.
         """
-        tokens = shape.padded_tokens
-        found = self._handed.get(tokens)
+        sent = shape.padded_tokens, shape.link_share
+        found = self._handed.get(sent)
         if found is None:
-            found = self._handed[tokens] = tuple(picoseconds(seconds(tokens)) for seconds in self._hand_off)
+            found = self._handed[sent] = tuple(picoseconds(seconds(*sent)) for seconds in self._hand_off)
         return found
 
     def price(self, shape: StepShape) -> StepPrice:

@@ -225,13 +225,13 @@ class _PoolBuilder:
                 "strict": strict,
                 "steps": priced.steps,
                 "noise": noise(index),
+                "links": network.links_of(index),
             }
             executor: EngineProcess
             if priced.pipeline is None:
                 executor = Executor(
-                    env, index, priced.step_time, self._settings, scheduler, log, gateway.finished,
-                    links=network.links_of(index), **options,
-                )  # fmt: skip
+                    env, index, priced.step_time, self._settings, scheduler, log, gateway.finished, **options
+                )
             else:
                 executor = PipelinedExecutor(
                     env, index, priced.pipeline, self._settings, scheduler, log, gateway.finished, **options

@@ -14,7 +14,7 @@ from servetwin.kernel import Environment
 from servetwin.results.links import LinkUse
 from servetwin.scenario.idle_topology import paths_of
 from servetwin.scenario.network import Layout, layout_of
-from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.schema import Scenario
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
 from servetwin.specs import Span
 from servetwin.units import seconds_to_ps
@@ -48,14 +48,8 @@ def open_network(
     return fabric
 
 
-def network_remarks(topology: TopologyOptions, layout: Layout, pools: Sequence[Pool]) -> list[str]:
+def network_remarks(topology: TopologyOptions, layout: Layout) -> list[str]:
     """What the user should know about the network, in sentences."""
-    piped = [pool.name for pool in pools if pool.parallel.pipeline > 1]
-    if topology.background and piped:
-        return [
-            f"the transfers of cluster.topology.background do not slow pipelines, which pool {', '.join(piped)} has "
-            "(check pipelines-alone)"
-        ]
     if topology.background or any(map(layout.span_across, range(len(layout.placed)))):
         return []
     return [
@@ -88,7 +82,7 @@ class Network:
         self.remarks: list[str] = []
         if options is not None:
             self.fabric = open_network(env, self.layout.topology, options.background, lasts)
-            self.remarks = network_remarks(options, self.layout, scenario.cluster.pools)
+            self.remarks = network_remarks(options, self.layout)
 
     @cached_property
     def layout(self) -> Layout:

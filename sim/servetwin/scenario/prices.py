@@ -97,8 +97,16 @@ def price_pipeline(
 
 def _hand_off(
     parts: PoolParts, gpu: Gpu, calibration: Calibration, between: Span | None, inside: Span | None
-) -> Callable[[int], float]:
-    """Seconds until a step of so many tokens is handed on, with the wires between two stages and inside the second."""
+) -> Callable[[int, float], float]:
+    """Seconds until a step of so many tokens is handed on with a share of the links.
+
+    Args:
+        parts: what the pool is made of.
+        gpu: its GPU, slowed down.
+        calibration: its constants, slowed down.
+        between: the wires between the two stages.
+        inside: the wires inside the second.
+    """
     send = Send(gpu, calibration, stage_span(between, parts.tensor))
     gather = AllGather(gpu, parts.tensor, calibration, tensor_span(inside, parts.tensor))
     return partial(hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor, send=send.seconds, gather=gather.seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ GPU = CATALOG.gpu("h100-sxm")
 
 
 def link(bytes_per_s: float, latency_s: float = 5e-6) -> Callable[[float], float]:
-    return lambda size: latency_s + size / bytes_per_s
+    return lambda size, share: latency_s + size / (share * bytes_per_s)
 
 
 LINK: dict[str, Any] = {"send": link(100e9), "gather": link(400e9, 3e-6)}
@@ -39,8 +40,8 @@ def prices(name: str, stages: int, tensor: int = 1, noisy: bool = False) -> Pipe
 
     parts = [priced(part) for part in stage_models(model, stages)]
     each = [JitteredStepTime(part) if noisy else part for part in parts]
-    hand_off = [lambda tokens: hand_off_s(tokens, model.hidden, tensor=tensor, **LINK)] * (stages - 1)
-    return PipelineStepTime(priced(model), each, hand_off)
+    hand_off = partial(hand_off_s, hidden=model.hidden, tensor=tensor, **LINK)
+    return PipelineStepTime(priced(model), each, [hand_off] * (stages - 1))
 
 
 def decodes(size: int, *context: int, tokens: int = 0) -> StepShape:
@@ -53,11 +54,14 @@ def decodes(size: int, *context: int, tokens: int = 0) -> StepShape:
 
 def test_a_hand_off_by_hand() -> None:
     """Hidden states and residual of 1,000 tokens: 2 · 1,000 · 4,096 · 2 B = 16.384 MB."""
-    alone = hand_off_s(1000, 4096, tensor=1, **LINK)
+    alone = hand_off_s(1000, 1.0, hidden=4096, tensor=1, **LINK)
     assert alone == pytest.approx(16.384e6 / 100e9 + 5e-6)
     # Four ranks send a quarter each and gather the whole.
-    four = hand_off_s(1000, 4096, tensor=4, **LINK)
+    four = hand_off_s(1000, 1.0, hidden=4096, tensor=4, **LINK)
     assert four == pytest.approx(4.096e6 / 100e9 + 5e-6 + 16.384e6 / 400e9 + 3e-6)
+    # Half of the links takes the bytes twice as long, and the latencies are what they are.
+    half = hand_off_s(1000, 0.5, hidden=4096, tensor=4, **LINK)
+    assert half == pytest.approx(4.096e6 / 50e9 + 5e-6 + 16.384e6 / 200e9 + 3e-6)
 
 
 @given(
@@ -67,7 +71,7 @@ def test_a_hand_off_by_hand() -> None:
 @settings(derandomize=True, deadline=None)
 def test_more_bandwidth_never_costs(tokens: int, hidden: int, tensor: int, bandwidth: float, factor: float) -> None:
     def price(sent: float, gathered: float) -> float:
-        return hand_off_s(tokens, hidden, tensor=tensor, send=link(sent), gather=link(gathered))
+        return hand_off_s(tokens, 1.0, hidden=hidden, tensor=tensor, send=link(sent), gather=link(gathered))
 
     assert price(bandwidth * factor, bandwidth) <= price(bandwidth, bandwidth)
     assert price(bandwidth, bandwidth * factor) <= price(bandwidth, bandwidth)
