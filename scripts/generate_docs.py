@@ -55,6 +55,7 @@ IMAGES = {
     "quickstart-latency.png": ("run quickstart", "latency.png"),
     "quickstart-timeline.png": ("run quickstart", "timeline.png"),
     "quickstart-roofline.png": ("run quickstart", "roofline.png"),
+    "network-links.png": ("run two-nodes.yaml", "links.png"),
     "sweep-lines.png": ("sweep load.yaml", "sweep-1-ttft_ms.p99.png"),
     "compare-waterfall.png": ("compare multi-turn --toggle prefix-caching", "waterfall.png"),
     "capacity-100b.png": ("capacity_100b.py", capacity_100b.PICTURE),
@@ -62,7 +63,7 @@ IMAGES = {
 """Picture in ``docs/images`` → the arguments of servetwin, or the script beside this one, that draw it, and the file
 that they write."""
 
-FILES = (("sweep.md", "load.yaml"),)
+FILES = (("sweep.md", "load.yaml"), ("how-it-works/fabric.md", "two-nodes.yaml"))
 """Pages, and the files in them that pictures are drawn of."""
 
 _PART = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- end of generated part -->)", re.DOTALL)

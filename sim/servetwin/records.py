@@ -29,6 +29,7 @@ compute_growth   part of ``growth_ps`` bound by arithmetic [ps]; the rest is bou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from servetwin.request import Request
@@ -83,6 +84,9 @@ class RunLog(Protocol):
     #: Whether ``phases`` wants to be called (only when a timeline is drawn).
     wants_phases: bool
 
+    #: Whether ``chunks`` wants to be called (only where the network has links and GPUs exchange something).
+    wants_chunks: bool
+
     def flush_segments(self) -> None:
         """Move ``segments`` into compact columns and empty the list."""
 
@@ -116,6 +120,15 @@ class RunLog(Protocol):
             decodes: requests that decode.
             context: KV tokens read.
             phases: the phases, in order.
+        """
+
+    def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
+        """The prefill chunks of the one step of a segment.
+
+        Args:
+            replica: index of the replica.
+            start_ps: when the segment starts [ps].
+            chunks: of each chunk, its tokens and those computed before it.
         """
 
     def spent(self, replicas: int) -> list[dict[str, int]]:

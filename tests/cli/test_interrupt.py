@@ -316,6 +316,19 @@ def test_a_signal_while_pictures_are_drawn(
     assert "TTFT" in ended.out
 
 
+def test_a_run_with_a_network_misses_the_picture_of_its_links_too(
+    command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    trap = PICTURE.format(module="figures", function="draw_links", before="ctrl_c()", after="")
+    given = ("--set", "cluster.parallel.tensor=2", "--set", "cluster.topology={node: hgx-h100}")
+    arguments = without_pictures(command(*given, on_load=trap))
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    ended = Ended(done.returncode, done.stdout, done.stderr, tmp_path / "cut")
+    assert ended.code == 130, ended.err
+    assert "its results are in cut, without links.png" in ended.err
+    assert ended.files == TABLES | {"links.parquet", "latency.png", "timeline.png", "roofline.png"}
+
+
 def test_a_signal_in_the_middle_of_the_timeline_leaves_no_part_of_it(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from servetwin.records import SEGMENT_COLUMNS
@@ -46,11 +47,16 @@ class PlainLog:
         self.segments: list[int] = []
         self.segment_limit = segment_limit
         self.wants_phases = wants_phases
+        self.wants_chunks = True
         self.rows: list[dict[str, int]] = []
         self.gaps: list[int] = []
         self.ended: list[Request] = []
         self.phase_lists: list[tuple[int, int, list[Any]]] = []
+        self.chunk_lists: list[tuple[int, int, tuple[tuple[int, int], ...]]] = []
         self.stage_lists: list[tuple[int, int, int, tuple[Any, ...]]] = []
+
+    def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
+        self.chunk_lists.append((replica, start_ps, tuple(chunks)))
 
     def flush_segments(self) -> None:
         width = len(SEGMENT_COLUMNS)

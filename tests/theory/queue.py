@@ -49,6 +49,7 @@ class Log:
 
     segment_limit = 1 << 16
     wants_phases = False
+    wants_chunks = False
 
     def __init__(self) -> None:
         self.segments: list[int] = []

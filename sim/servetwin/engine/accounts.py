@@ -146,5 +146,7 @@ class StepAccounts:
         log = self._log
         if len(segments) > log.segment_limit:
             log.flush_segments()
+        if step.prefill_tokens and log.wants_chunks:
+            log.chunks(self._index, start_ps, shape.chunks)
         if log.wants_phases:
             log.phases(self._index, start_ps, self._step_time.phases(step.shape_after(done)))

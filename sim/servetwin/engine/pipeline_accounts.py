@@ -151,6 +151,8 @@ class PipelineAccounts:
         )
         if len(segments) > self._log.segment_limit:
             self._log.flush_segments()
+        if step.prefill_tokens and self._log.wants_chunks:
+            self._log.chunks(self._index, self.since_ps, shape.chunks)
 
     def _draw(self, lane: Lane) -> None:
         """Tell the log what each stage did for the lane's step."""

@@ -38,7 +38,7 @@ class StepMaker:
     def __init__(self, settings: EngineSettings, step_time: StepTime) -> None:
         self._price = step_time.price
         self._block_size = settings.block_size
-        self._padded = _padding(settings.graph_sizes)
+        self._padded = padding(settings.graph_sizes)
         self._decode_prices: dict[int, _DecodePrice] = {}
         self.windows = step_time.windows
 
@@ -148,7 +148,7 @@ def _by_kind(batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
     )
 
 
-def _padding(graph_sizes: tuple[int, ...]) -> list[int]:
+def padding(graph_sizes: tuple[int, ...]) -> list[int]:
     """By number of tokens, the smallest captured size that holds them."""
     padded: list[int] = [0] if graph_sizes else []
     for size in graph_sizes:

@@ -159,6 +159,23 @@ class Topology:
                 used.update(self._leaves[self._leaf(gpu)])
         return tuple(sorted(used))
 
+    def collective_way(self, a: int, b: int, beyond: bool) -> tuple[int, ...]:
+        """The links from GPU ``a`` to ``b`` that a collective takes, among those of ``collective_links``.
+
+        Args:
+            a: one GPU.
+            b: another.
+            beyond: whether the GPUs that the collective links were asked for lie in several servers.
+        """
+        mine, other = self._ports[a], self._ports[b]
+        if self.domain(a) == self.domain(b):
+            return mine.nvlink_out, other.nvlink_in
+        if not beyond and mine.pcie_out != _NONE:
+            return mine.pcie_out, other.pcie_in
+        racks = self._server_of[a].rack, self._server_of[b].rack
+        between = () if racks[0] == racks[1] else (self._leaves[self._leaf(a)][0], self._leaves[self._leaf(b)][1])
+        return mine.nic_out, *between, other.nic_in
+
     def span(self, gpus: Sequence[int]) -> Span:
         """How a group of GPUs lies."""
         members = Counter(self.domain(gpu) for gpu in gpus)

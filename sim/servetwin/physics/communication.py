@@ -28,6 +28,8 @@ class Exchange(NamedTuple):
             the number of GPUs: ``2 (n − 1)/n`` of the message in an all-reduce, ``(n − 1)/n`` in an all-gather [B].
         wire_bytes: bytes that a GPU at least sends or receives in one [B].
         bound_s: the least time of one on the wires [s].
+        route: which links it loads how much, one of the routes of ``collectives.traffic``.
+        seconds: what one takes with the links to itself [s].
     """
 
     kind: str
@@ -37,6 +39,8 @@ class Exchange(NamedTuple):
     bus_bytes: float
     wire_bytes: float
     bound_s: float
+    route: str
+    seconds: float
 
 
 class Communication:
@@ -82,15 +86,16 @@ class Communication:
             kept = ACTIVATION_BYTES * layer.attention.kv_values(tensor) + layer.attention.index_bytes()
             self._kept[kept] = self._kept.get(kept, 0) + layer.count
         self._tensor = tensor
+        self._others = (tensor - 1) / tensor
         self._calls = _ALL_REDUCES_PER_LAYER * model.num_layers
         self._token_bytes = ACTIVATION_BYTES * model.hidden
         # The vocabulary is padded so that the ranks share it out.
-        self._row_bytes = ACTIVATION_BYTES * tensor * padded_vocab(model.vocab, tensor)
+        self._row_bytes = ACTIVATION_BYTES * tensor * padded_vocab(model.vocab, tensor) if model.has_output else 0
         self._reduced = calibration.all_reduce
 
     def layers_ps(self, tokens: int, share: float) -> int:
         """The all-reduces of all layers with ``share`` of the links' bandwidth [ps]."""
-        return picoseconds(self._calls * (self._reduced * self.reduce.seconds(self._token_bytes * tokens, share)))
+        return picoseconds(self._calls * self._reduce_s(self._token_bytes * tokens, share))
 
     def gather_ps(self, rows: int, share: float) -> int:
         """The all-gather of the logits [ps]."""
@@ -114,31 +119,49 @@ class Communication:
             rows: rows of logits.
             own: tokens of chunks among its tokens, where context groups share out the chunks; else 0.
         """
-        found = self._shared(own) if own and self._context > 1 else []
-        return found + self._reduced_and_gathered(tokens, rows) if self._tensor > 1 else found
+        found = [*self.shared(own), *self.reduced(tokens), *self.gathered(rows)]
+        return [exchange for exchange in found if exchange.message_bytes]
 
-    def _shared(self, own: int) -> list[Exchange]:
-        """The all-gathers of keys and values: one kind, of the mean size where layers differ."""
+    def reduced(self, tokens: int) -> list[Exchange]:
+        """The all-reduces of the layers for ``tokens``; none where there is one tensor rank."""
+        if self._tensor == 1:
+            return []
+        message = self._token_bytes * tokens
+        return [
+            Exchange(
+                ALL_REDUCE, self._calls, message, self.reduce.algorithm(message), 2.0 * self._others * message,
+                message, self.reduce.bound(message), self.reduce.route(message), self._reduce_s(message),
+            )
+        ]  # fmt: skip
+
+    def gathered(self, rows: int) -> list[Exchange]:
+        """The all-gather of so many rows of logits; none where there is one tensor rank, or no output matrix."""
+        if self._tensor == 1 or not self._row_bytes:
+            return []
+        return [gathering(GATHER, 1, self.gather, self._tensor, self._row_bytes * rows)]
+
+    def shared(self, own: int) -> list[Exchange]:
+        """The all-gathers of keys and values, of which each context group has computed ``own`` tokens.
+
+        They are of one kind, of the mean size where layers differ; none where there is one context group.
+        """
         sizes = [(self._context * own * kept, count) for kept, count in self._kept.items() if kept]
         calls = sum(count for _, count in sizes)
-        if not calls:
+        if self._context == 1 or not calls:
             return []
         message = sum(size * count for size, count in sizes) / calls
-        moved = (self._context - 1) / self._context * message
-        return [
-            Exchange(KV_GATHER, calls, message, self.share.algorithm(message), moved, moved, self.share.bound(message))
-        ]
+        return [gathering(KV_GATHER, calls, self.share, self._context, message)]
 
-    def _reduced_and_gathered(self, tokens: int, rows: int) -> list[Exchange]:
-        reduced, gathered = self._token_bytes * tokens, self._row_bytes * rows
-        others = (self._tensor - 1) / self._tensor
-        return [
-            Exchange(
-                ALL_REDUCE, self._calls, reduced, self.reduce.algorithm(reduced), 2.0 * others * reduced, reduced,
-                self.reduce.bound(reduced),
-            ),
-            Exchange(
-                GATHER, 1, gathered, self.gather.algorithm(gathered), others * gathered, others * gathered,
-                self.gather.bound(gathered),
-            ),
-        ]  # fmt: skip
+    def _reduce_s(self, message_bytes: float, share: float = 1.0) -> float:
+        """One all-reduce [s]; what the calibration takes off does not take it below what the wires allow."""
+        seconds = self._reduced * self.reduce.seconds(message_bytes, share)
+        return max(seconds, self.reduce.bound(message_bytes / share))
+
+
+def gathering(kind: str, calls: int, gather: AllGather, gpus: int, message_bytes: float) -> Exchange:
+    """Equal all-gathers of ``message_bytes`` [B] between so many GPUs."""
+    moved = (gpus - 1) / gpus * message_bytes
+    return Exchange(
+        kind, calls, message_bytes, gather.algorithm(message_bytes), moved, moved, gather.bound(message_bytes),
+        gather.route(message_bytes), gather.seconds(message_bytes),
+    )  # fmt: skip

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from servetwin.report.data import AnyResult
 from servetwin.report.latency import draw_latency
+from servetwin.report.link_data import has_links
+from servetwin.report.links import draw_links
 from servetwin.report.roofline import draw_roofline
 from servetwin.report.timeline import draw_timeline
 from servetwin.results import Result
-from servetwin.results.store import PICTURES
+from servetwin.results.store import LINKS_PICTURE, PICTURES
 
 LATENCY, TIMELINE, ROOFLINE = PICTURES
 
@@ -17,7 +19,8 @@ LATENCY, TIMELINE, ROOFLINE = PICTURES
 def draw(result: AnyResult, directory: Path) -> list[Path]:
     """Draw ``latency.png``, ``timeline.png`` and ``roofline.png`` into ``directory``; returns the files.
 
-    A run that was read back has kept no steps, so it has no roofline and no curve of inter-token gaps.
+    A run with a network has ``links.png`` too. A run that was read back has kept no steps, so it has no roofline and no
+    curve of inter-token gaps.
     """
     files = [directory / LATENCY, directory / TIMELINE]
     draw_latency(result, files[0])
@@ -25,4 +28,7 @@ def draw(result: AnyResult, directory: Path) -> list[Path]:
     if isinstance(result, Result):
         files.append(directory / ROOFLINE)
         draw_roofline(result, files[2])
+    if has_links(result):
+        files.append(directory / LINKS_PICTURE)
+        draw_links(result, files[-1])
     return files

@@ -3,8 +3,9 @@
 Every replica is a process. Its thread ``steps`` has one complete event per step, with the phases of the step nested
 in it, in order; a replica with a pipeline has a thread for each stage instead, where the steps in flight overlap.
 Requests are asynchronous spans of the replica that served them, with ``queue``, ``prefill`` and
-``decode`` nested in them; requests that reached no replica belong to the process ``gateway``. Times are microseconds
-with six decimals, so that no picosecond is lost.
+``decode`` nested in them; requests that reached no replica belong to the process ``gateway``. The busiest links of a
+network are counters of the process ``network``: what collectives and transfers take of them [% of capacity]. Times are
+microseconds with six decimals, so that no picosecond is lost.
 
 The layers of a model take turns; a phase with ``pieces`` > 1 draws the pieces of all layers as one, at its full
 length. A step that is longer than the first of its series (its context has grown) gives the difference to the last
@@ -20,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from servetwin.report.link_data import busiest
 from servetwin.request import UNFINISHED
 from servetwin.results import Result
 from servetwin.results.columns import Chunk
 from servetwin.results.exact import Bools
 from servetwin.results.requests import LABELS_COLUMN
 from servetwin.results.store import TRACE, replacing
-from servetwin.units import PS_PER_US
+from servetwin.units import PS_PER_S, PS_PER_US
 
 _GATEWAY = 0
 _STEPS = 1
@@ -65,6 +67,7 @@ def _events(result: Result) -> Iterator[str]:
         yield from _steps(chunk, phases, staged)
     yield from _stage_steps(result)
     yield from _requests(result)
+    yield from _links(result)
 
 
 def _event(fields: str, **args: Any) -> str:
@@ -186,3 +189,18 @@ def _spans(arrival: int, scheduled: int, first: int, end: int) -> Iterator[tuple
     for place, (name, begin) in enumerate(happened):
         finish = happened[place + 1][1] if place + 1 < len(happened) else end
         yield name, begin, finish
+
+
+def _links(result: Result) -> Iterator[str]:
+    """The shares of the busiest links as counters, each of which holds until its next event."""
+    process = result.meta.replicas + 1
+    loads = busiest(result)
+    if loads:
+        yield _event(f'"name": "process_name", "ph": "M", "pid": {process}, "tid": 0', name="network")
+        yield _event(f'"name": "process_sort_index", "ph": "M", "pid": {process}, "tid": 0', sort_index=process)
+    for load in loads:
+        track = f'"name": {json.dumps(load.name)}, "cat": "link", "ph": "C", "pid": {process}, "tid": 0'
+        rows = zip(load.start_s.tolist(), load.collectives.tolist(), load.transfers.tolist(), strict=True)
+        for start_s, collectives, transfers in (*rows, (float(load.end_s[-1]), 0.0, 0.0)):
+            ts = _us(round(start_s * PS_PER_S))
+            yield _event(f'{track}, "ts": {ts}', collectives=100 * collectives, transfers=100 * transfers)

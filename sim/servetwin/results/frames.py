@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from servetwin.results.exact import Bools, Floats, Ints
-from servetwin.results.links import LinkUse
+from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import LABELS_COLUMN, RequestBlock, RequestTable, tpot_ms
 from servetwin.results.timeseries import TimeSeries
@@ -52,27 +52,28 @@ bound by arithmetic, of the steps that end in the interval; ``k`` is the draft l
 
 
 LINKS_SCHEMA = pa.schema(
-    [("link", _TEXT), ("start_s", _FLOAT), ("end_s", _FLOAT), ("bytes_per_s", _FLOAT), ("utilisation", _FLOAT)]
-)
-"""Columns of ``links.parquet``: for each link that carried anything, the intervals between changes of the rate over it;
-``utilisation`` is the share of its capacity."""
+    [
+        ("link", _TEXT), ("start_s", _FLOAT), ("end_s", _FLOAT), ("bytes_per_s", _FLOAT), ("utilisation", _FLOAT),
+        ("transfer_bytes_per_s", _FLOAT), ("collective_bytes_per_s", _FLOAT), ("collective_bytes", _INTEGER),
+    ]
+)  # fmt: skip
+"""Columns of ``links.parquet``, see ``servetwin.results.links``: for each link that carried anything, the intervals
+between changes of the rate of transfers, and where collectives use it no longer than those of the time series;
+``bytes_per_s`` is the sum of both rates, ``utilisation`` its share of the capacity."""
 
 
-def link_batches(links: Sequence[LinkUse], end_ps: int) -> Iterator[pa.RecordBatch]:
-    """The intervals of the links up to ``end_ps`` [ps], one link after the other."""
-    for link in links:
-        start = np.array(link.times_ps, np.int64)
-        rates = np.array(link.rates, np.float64)[start < end_ps]
-        start = start[start < end_ps]
-        if not len(start):
-            continue
-        end = np.append(start[1:], end_ps)
+def link_batches(table: LinkTable) -> Iterator[pa.RecordBatch]:
+    """The intervals of the links, one link after the other."""
+    for rows in table.rows():
         columns = [
-            _texts([link.name], np.zeros(len(start), np.int64)),
-            _floats(start / PS_PER_S),
-            _floats(end / PS_PER_S),
-            _floats(rates),
-            _floats(rates / link.bytes_per_s),
+            _texts([rows.link.name], np.zeros(len(rows.start_ps), np.int64)),
+            _floats(rows.start_ps / PS_PER_S),
+            _floats(rows.end_ps / PS_PER_S),
+            _floats(rows.transfer_bytes_per_s + rows.collective_bytes_per_s),
+            _floats(rows.utilisation),
+            _floats(rows.transfer_bytes_per_s),
+            _floats(rows.collective_bytes_per_s),
+            _integers(rows.collective_bytes),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=LINKS_SCHEMA)
 

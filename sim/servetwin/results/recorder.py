@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import pack_into
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
 from servetwin.results.columns import ColumnStore
 from servetwin.results.exact import Ints
-from servetwin.results.links import LinkUse
+from servetwin.results.exchanged import CollectiveUse
+from servetwin.results.links import CHUNK_COLUMNS, LinkTable, LinkUse
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import REQUEST_FIELDS, STAMPS, Label, RequestTable
 from servetwin.results.result import Result
@@ -39,19 +40,23 @@ class Recorder:
     Args:
         meta: what the results say about the run beside its columns.
         timeline: whether the phases of the steps are kept, for the timeline.
+        chunks: whether the prefill chunks of the steps are kept, for what collectives send over links.
     """
 
-    def __init__(self, meta: RunMeta, *, timeline: bool = False) -> None:
+    def __init__(self, meta: RunMeta, *, timeline: bool = False, chunks: bool = False) -> None:
         self.meta = meta
         self.segments: list[int] = []
         self.segment_limit = _ROWS_PER_FLUSH * len(SEGMENT_COLUMNS)
         self.wants_phases = timeline
+        self.wants_chunks = chunks
         self._segment_store = ColumnStore(SEGMENT_COLUMNS)
         self._request_store = ColumnStore(REQUEST_FIELDS)
         self._requests: list[int] = []
         self._labels: dict[Label, int] = {}
         self._gap_store = ColumnStore(("gap_ps", "start_ps"))
         self._gaps: list[int] = []
+        self._chunk_store = ColumnStore(CHUNK_COLUMNS)
+        self._chunks: list[int] = []
         self._phases: list[PhaseRecord] = []
         self._stage_phases: list[StageRecord] = []
 
@@ -76,6 +81,14 @@ class Recorder:
     ) -> None:  # fmt: skip
         """The phases of one step on one stage of a pipeline; see ``records.RunLog``."""
         self._stage_phases.append((replica, stage, start_ps, tokens, prefill_tokens, decodes, context, phases))
+
+    def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
+        """The prefill chunks ``(tokens, context)`` of the step that starts at ``start_ps`` [ps] on ``replica``."""
+        rows = self._chunks
+        for tokens, _ in chunks:
+            rows += (replica, start_ps, tokens)
+        if len(rows) >= _ROWS_PER_FLUSH * len(CHUNK_COLUMNS):
+            self._flush_chunks()
 
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
@@ -128,6 +141,7 @@ class Recorder:
         warnings: Sequence[str] = (),
         interrupted: bool = False,
         links: Sequence[LinkUse] | None = None,
+        collectives: Callable[[], Sequence[CollectiveUse]] = tuple,
     ) -> Result:
         """What the run came to. The recorder may go on recording afterwards.
 
@@ -138,15 +152,22 @@ class Recorder:
             steps: engine steps by the engine's own count, to be compared with the segments'.
             warnings: what the run itself has to say, in sentences.
             interrupted: whether the user stopped the run.
-            links: what the links of the network carried, where there is one.
+            links: what the links of the network carried of transfers, where there is one.
+            collectives: asks what the collectives of each replica send over them.
         """
         self.flush_segments()
         self._flush_requests()
         self._flush_gaps()
+        self._flush_chunks()
+        segments = RunSegments(self._segment_store, self._gap_store, self.meta.stages_of())
+        table = None
+        if links is not None:
+            horizon_ps = max(end_ps, segments.totals.end_ps, 1)
+            table = LinkTable(links, collectives, self._segment_store, self._chunk_store, horizon_ps)
         return Result(
             meta=self.meta,
             requests=RequestTable(self._request_store, list(self._labels)),
-            segments=RunSegments(self._segment_store, self._gap_store, self.meta.stages_of()),
+            segments=segments,
             phases=self._phases,
             stage_phases=self._stage_phases,
             end_ps=end_ps,
@@ -155,13 +176,14 @@ class Recorder:
             steps=steps,
             warnings=warnings,
             interrupted=interrupted,
-            links=links,
+            links=table,
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the compact columns."""
-        return self._segment_store.nbytes + self._request_store.nbytes + self._gap_store.nbytes
+        stores = (self._segment_store, self._request_store, self._gap_store, self._chunk_store)
+        return sum(store.nbytes for store in stores)
 
     def _flush_requests(self) -> None:
         rows = _matrix(self._requests, len(REQUEST_FIELDS))
@@ -172,6 +194,10 @@ class Recorder:
             stamps = rows[:, place]
             rows[:, place] = np.where(stamps < 0, -1, stamps - arrival)
         self._request_store.append(rows)
+
+    def _flush_chunks(self) -> None:
+        self._chunk_store.append(_matrix(self._chunks, len(CHUNK_COLUMNS)))
+        self._chunks.clear()
 
     def _flush_gaps(self) -> None:
         self._gap_store.append(_matrix(self._gaps, 2))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from servetwin.errors import InvariantError
 from servetwin.results.ledger import Ledger
-from servetwin.results.links import LinkUse
+from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
@@ -41,6 +41,7 @@ class Result:
         stage_phases: the same of each stage of a pipeline, as ``(replica, stage, start_ps, tokens, prefill_tokens,
             decodes, context, phases)``.
         end_ps: when it ended [ps].
+        link_table: what the links of the network carried; None without a topology.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Result:
         steps: int | None = None,
         warnings: Sequence[str] = (),
         interrupted: bool = False,
-        links: Sequence[LinkUse] | None = None,
+        links: LinkTable | None = None,
         stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
@@ -71,7 +72,7 @@ class Result:
         self._events = events
         self._warnings = list(warnings)
         self._interrupted = interrupted
-        self._links = links
+        self.link_table = links
         self._host: dict[str, Any] = {}
 
     @cached_property
@@ -83,7 +84,7 @@ class Result:
     def _metrics(self) -> dict[str, Any]:
         inputs = SummaryInputs(
             self.meta, self.table, self.segments, self.series, self._ledger, self.end_ps, self._events,
-            self._warnings, self._interrupted,
+            self._warnings, self._interrupted, self.link_table,
         )  # fmt: skip
         return summarise(inputs)
 
@@ -127,7 +128,7 @@ class Result:
         """A row per link and interval (columns: ``servetwin.results.frames.LINKS_SCHEMA``); none without a topology."""
         from servetwin.results.frames import LINKS_SCHEMA, link_batches
 
-        return _frame(LINKS_SCHEMA, list(link_batches(self._links or (), self.end_ps)))
+        return _frame(LINKS_SCHEMA, [] if self.link_table is None else list(link_batches(self.link_table)))
 
     def to_parquet(self, directory: str | Path) -> list[Path]:
         """Write ``requests.parquet`` and ``timeseries.parquet``, block by block; returns the files.
@@ -140,10 +141,10 @@ class Result:
         requests, timeseries = folder / REQUESTS, folder / TIMESERIES
         write_parquet(requests, frames.REQUEST_SCHEMA, frames.request_batches(self.meta, self.table))
         write_parquet(timeseries, frames.TIMESERIES_SCHEMA, frames.timeseries_batches(self.meta, self.series))
-        if self._links is None:
+        if self.link_table is None:
             return [requests, timeseries]
         links = folder / LINKS
-        write_parquet(links, frames.LINKS_SCHEMA, frames.link_batches(self._links, self.end_ps))
+        write_parquet(links, frames.LINKS_SCHEMA, frames.link_batches(self.link_table))
         return [requests, timeseries, links]
 
     def write(

@@ -25,8 +25,9 @@ TIMESERIES = "timeseries.parquet"
 LINKS = "links.parquet"
 SCENARIO = "scenario.yaml"
 PICTURES = ("latency.png", "timeline.png", "roofline.png")
+LINKS_PICTURE = "links.png"
 TRACE = "trace.json"
-FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, TRACE)
+FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, LINKS_PICTURE, TRACE)
 """Every file that a run may write."""
 
 

@@ -19,6 +19,7 @@ from servetwin.results.alerts import alerts
 from servetwin.results.classes import by_class
 from servetwin.results.exact import Bools, Ints, exact_sum
 from servetwin.results.ledger import Ledger
+from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.percentiles import PERCENTS, STATISTICS, statistics
 from servetwin.results.requests import Latencies, RequestTable
@@ -48,6 +49,7 @@ class SummaryInputs:
         events: events that SimPy popped.
         warnings: what the run itself had to say.
         interrupted: whether the user stopped it.
+        links: what the links of the network carried; None without a topology.
     """
 
     meta: RunMeta
@@ -59,6 +61,7 @@ class SummaryInputs:
     events: int
     warnings: list[str]
     interrupted: bool
+    links: LinkTable | None = None
 
 
 def summarise(run: SummaryInputs) -> dict[str, Any]:
@@ -76,6 +79,7 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     summary |= slo.attainment(run.requests, limits_ms, everybody, measured, summary["duration_s"])
     summary |= _cache(run)
     summary |= _resources(run, summary["output_tokens"])
+    summary["links"] = {} if run.links is None else run.links.by_kind()
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
     summary["classes"] = by_class(run.requests, run.meta, measured, summary["duration_s"])
     horizon = run.series.horizon_ps

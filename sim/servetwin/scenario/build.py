@@ -21,6 +21,7 @@ from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
 from servetwin.kernel import new_environment
+from servetwin.physics.hand_off import HandOff
 from servetwin.physics.jitter import JitteredStepTime, StepNoise
 from servetwin.physics.pipeline import PipelineStepTime
 from servetwin.physics.protocols import StepTime
@@ -32,12 +33,13 @@ from servetwin.results.recorder import Recorder
 from servetwin.scenario.engines import graph_sizes
 from servetwin.scenario.links import Network
 from servetwin.scenario.pools import PoolParts, pool_parts
-from servetwin.scenario.prices import price_pipeline, price_steps
+from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.store import config_hash
 from servetwin.scenario.stragglers import stage_health
+from servetwin.scenario.traffic import Exchanges
 from servetwin.specs import Span
 from servetwin.specs.health import HEALTHY, Health
 from servetwin.streams import Streams
@@ -69,6 +71,7 @@ class Simulation:
         remarks: what the user should know before trusting the results.
         prices: what prices the steps of each pool, on each stage of its pipeline.
         network: the links between the GPUs.
+        exchanges: what each replica exchanges in a step, where the network has links and it has several GPUs.
     """
 
     scenario: Scenario
@@ -80,6 +83,7 @@ class Simulation:
     remarks: list[str]
     prices: list[RooflineStepTime]
     network: Network
+    exchanges: list[Exchanges | None]
 
 
 def build(
@@ -114,7 +118,8 @@ def build(
         base=Path(),
     )
     builders = [_PoolBuilder(scenario, index, catalog) for index in range(len(scenario.cluster.pools))]
-    recorder = Recorder(_meta(scenario, builders), timeline=timeline)
+    meshed = scenario.cluster.topology is not None and any(builder.parts.gpus > 1 for builder in builders)
+    recorder = Recorder(_meta(scenario, builders), timeline=timeline, chunks=meshed)
     env = new_environment()
     pools = scenario.cluster.pools
     context = PolicyContext(
@@ -133,7 +138,9 @@ def build(
         gateway.on_finished = _counting(gateway.on_finished, progress, stream.expected, env)
     found = [*remarks(scenario, [builder.parts for builder in builders]), *network.remarks]
     prices = [prices for builder in builders for prices in builder.prices]
-    return Simulation(scenario, env, cluster, stream, source, recorder, found, prices, network)
+    owners = [builder for builder in builders for _ in range(builder.size)]
+    traffic = [owner.exchanges(index, network) for index, owner in enumerate(owners)] if meshed else []
+    return Simulation(scenario, env, cluster, stream, source, recorder, found, prices, network, traffic)
 
 
 class _Priced:
@@ -157,11 +164,11 @@ class _Priced:
         #: By stage of a pipeline.
         self.staged: list[RooflineStepTime] = []
         self.pipeline: PipelineStepTime | None = None
+        self.hand_offs: list[HandOff] = []
         if len(stages) > 1:
             self.staged = [price_steps(scenario, parts, *of_stage) for of_stage in zip(stages, repeat(span), health)]
-            self.pipeline = price_pipeline(
-                scenario, parts, self.prices, self.staged, noisy=noisy, span=span, health=health
-            )
+            self.hand_offs = price_hand_offs(scenario, parts, span, health)
+            self.pipeline = price_pipeline(self.prices, self.staged, self.hand_offs, noisy=noisy)
             self.step_time = self.pipeline
         self.steps = StepMaker(settings, self.step_time)
 
@@ -182,6 +189,7 @@ class _PoolBuilder:
         blocks = override if override is not None else self.parts.room(self._pool, place).num_blocks
         self._settings = engine_settings(self._pool, self.parts, blocks)
         self._priced: dict[tuple[Span | None, tuple[Health, ...]], _Priced] = {}
+        self._exchanges: dict[_Priced, Exchanges] = {}
 
     def priced(self, span: Span | None = None, health: tuple[Health, ...] | None = None) -> _Priced:
         """What prices the steps of replicas that are alike.
@@ -201,6 +209,24 @@ class _PoolBuilder:
         """What has priced steps so far, on each stage of a pipeline."""
         return [prices for one in self._priced.values() for prices in one.staged or [one.prices]]
 
+    def priced_for(self, index: int, network: Network) -> _Priced:
+        """What prices the steps of the replica with this index."""
+        health = stage_health(self._scenario.cluster.stragglers, index, self._pool.parallel)
+        return self.priced(network.span_of(index), health)
+
+    def exchanges(self, index: int, network: Network) -> Exchanges | None:
+        """What the replica with this index exchanges in a step; None where it has one GPU."""
+        if self.parts.gpus == 1:
+            return None
+        priced = self.priced_for(index, network)
+        found = self._exchanges.get(priced)
+        if found is None:
+            found = self._exchanges[priced] = Exchanges(
+                priced.staged or [priced.prices], priced.hand_offs, self.parts.tensor, self.parts.context,
+                self._settings.graph_sizes,
+            )  # fmt: skip
+        return found
+
     def pool(
         self,
         env: Environment,
@@ -216,8 +242,7 @@ class _PoolBuilder:
             return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
         def replica(index: int) -> Replica:
-            health = stage_health(self._scenario.cluster.stragglers, index, self._pool.parallel)
-            priced = self.priced(network.span_of(index), health)
+            priced = self.priced_for(index, network)
             scheduler = self._pool.engine.scheduling.build(context)
             options: dict[str, Any] = {
                 "stepping": self._stepping,

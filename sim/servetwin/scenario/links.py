@@ -11,11 +11,13 @@ from servetwin.fabric.background import Background
 from servetwin.fabric.flows import Fabric
 from servetwin.fabric.topology import Topology
 from servetwin.kernel import Environment
+from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import LinkUse
 from servetwin.scenario.idle_topology import paths_of
 from servetwin.scenario.network import Layout, layout_of
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
+from servetwin.scenario.traffic import Exchanges, collective_use
 from servetwin.specs import Span
 from servetwin.units import seconds_to_ps
 
@@ -59,9 +61,23 @@ def network_remarks(topology: TopologyOptions, layout: Layout) -> list[str]:
 
 
 def link_uses(fabric: Fabric) -> list[LinkUse]:
-    """What each link carried, with the accounts checked."""
+    """What each link carried of transfers, with the accounts checked."""
     fabric.audit()
     return [LinkUse(link.name, link.bytes_per_s, link.change_times_ps, link.change_rates) for link in fabric.links]
+
+
+def collective_uses(layout: Layout, exchanges: Sequence[Exchanges | None]) -> list[CollectiveUse]:
+    """What the collectives of each replica send over the links.
+
+    Args:
+        layout: where the replicas lie.
+        exchanges: by replica, what it exchanges in a step; None = nothing.
+    """
+    return [
+        collective_use(layout.topology, layout.placed[replica], replica, what)
+        for replica, what in enumerate(exchanges)
+        if what is not None
+    ]
 
 
 class Network:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from servetwin.physics.aiconfigurator import open_database
 from servetwin.physics.collectives import AllGather, Send, stage_span, tensor_span
+from servetwin.physics.hand_off import HandOff
 from servetwin.physics.jitter import JitteredStepTime
-from servetwin.physics.pipeline import PipelineStepTime, hand_off_s
+from servetwin.physics.pipeline import PipelineStepTime
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.physics.tables import TableStepTime
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.slowdown import slow_down, slow_span
-from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs import Gpu, ModelSpec
 from servetwin.specs.health import HEALTHY, Health
 from servetwin.specs.span import Span
 
@@ -61,23 +61,28 @@ def price_steps(
 
 
 def price_pipeline(
-    scenario: Scenario,
-    parts: PoolParts,
-    whole: RooflineStepTime,
-    stages: list[RooflineStepTime],
-    *,
-    noisy: bool = False,
-    span: Span | None = None,
-    health: Sequence[Health] = (),
+    whole: RooflineStepTime, stages: list[RooflineStepTime], hand_offs: Sequence[HandOff], *, noisy: bool = False
 ) -> PipelineStepTime:
-    """The step time of a pool with a pipeline; between all stages the links are those of the worst placed pair.
+    """The step time of a pool with a pipeline.
+
+    Args:
+        whole: prices the model on one stage.
+        stages: prices each stage, slowed down like ``whole``.
+        hand_offs: from each stage but the last to the next.
+        noisy: whether the stages take noise on the time of a step.
+    """
+    priced: list[StepTime] = [JitteredStepTime(stage) if noisy else stage for stage in stages]
+    return PipelineStepTime(whole, priced, [hand_off.seconds for hand_off in hand_offs])
+
+
+def price_hand_offs(
+    scenario: Scenario, parts: PoolParts, span: Span | None = None, health: Sequence[Health] = ()
+) -> list[HandOff]:
+    """The hand-offs between the stages of a pool's pipeline; between all of them the links are the worst pair's.
 
     Args:
         scenario: the scenario, resolved.
         parts: what the pool is made of.
-        whole: prices the model on one stage.
-        stages: prices each stage, slowed down like ``whole``.
-        noisy: whether the stages take noise on the time of a step.
         span: how the GPUs of a replica lie; in one link domain if not given.
         health: of the slowest GPU of each stage; all as the data sheet says if not given.
     """
@@ -87,29 +92,16 @@ def price_pipeline(
     def wires(health: Health) -> Span | None:
         return _span(span, slowdown, gpu, parts, health)
 
-    priced: list[StepTime] = [JitteredStepTime(stage) if noisy else stage for stage in stages]
-    hand_offs = [
-        _hand_off(parts, gpu, calibration, wires(sender.worst(receiver)), wires(receiver))
-        for sender, receiver in pairwise(health or [HEALTHY] * len(stages))
+    def hand_off(between: Span | None, inside: Span | None) -> HandOff:
+        """With the wires between two stages and inside the second."""
+        send = Send(gpu, calibration, stage_span(between, parts.tensor))
+        gather = AllGather(gpu, parts.tensor, calibration, tensor_span(inside, parts.tensor))
+        return HandOff(parts.model.hidden, parts.tensor, send, gather)
+
+    return [
+        hand_off(wires(sender.worst(receiver)), wires(receiver))
+        for sender, receiver in pairwise(health or [HEALTHY] * len(parts.stages))
     ]
-    return PipelineStepTime(whole, priced, hand_offs)
-
-
-def _hand_off(
-    parts: PoolParts, gpu: Gpu, calibration: Calibration, between: Span | None, inside: Span | None
-) -> Callable[[int, float], float]:
-    """Seconds until a step of so many tokens is handed on with a share of the links.
-
-    Args:
-        parts: what the pool is made of.
-        gpu: its GPU, slowed down.
-        calibration: its constants, slowed down.
-        between: the wires between the two stages.
-        inside: the wires inside the second.
-    """
-    send = Send(gpu, calibration, stage_span(between, parts.tensor))
-    gather = AllGather(gpu, parts.tensor, calibration, tensor_span(inside, parts.tensor))
-    return partial(hand_off_s, hidden=parts.model.hidden, tensor=parts.tensor, send=send.seconds, gather=gather.seconds)
 
 
 def _span(span: Span | None, slowdown: float, gpu: Gpu, parts: PoolParts, health: Health) -> Span | None:

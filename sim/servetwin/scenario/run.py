@@ -13,10 +13,10 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted, InvariantError, ScenarioError
 from servetwin.policies import plugin_behind
 from servetwin.results.result import Result
-from servetwin.results.store import PICTURES, SCENARIO, TRACE, write_text
+from servetwin.results.store import LINKS_PICTURE, PICTURES, SCENARIO, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
 from servetwin.scenario.interruption import Interruption, Stopped
-from servetwin.scenario.links import link_uses
+from servetwin.scenario.links import collective_uses, link_uses
 from servetwin.scenario.load import load, validate_mapping
 from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
@@ -206,7 +206,7 @@ def _override(name: str, value: Any) -> Override:
 
 
 def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result:
-    cluster, stream = simulation.cluster, simulation.stream
+    cluster, stream, network = simulation.cluster, simulation.stream, simulation.network
     recorder = simulation.recorder
     recorder.meta.trace_block_hit_rate_infinite = stream.trace_block_hit_rate_infinite
     said = dict.fromkeys(text for prices in simulation.prices for text in prices.remarks())
@@ -226,7 +226,8 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         steps=cluster.steps,
         warnings=warnings,
         interrupted=cluster.interrupted,
-        links=None if simulation.network.fabric is None else link_uses(simulation.network.fabric),
+        links=None if network.fabric is None else link_uses(network.fabric),
+        collectives=lambda: collective_uses(network.layout, simulation.exchanges),
     )
 
 
@@ -273,7 +274,8 @@ def _write_tables(result: Result, scenario: Scenario, out: Path) -> None:
 
 def _write_pictures(result: Result, out: Path, signals: Interruption, figures: bool, timeline: bool) -> list[str]:
     """Write what people look at; returns the names of those files that a signal prevented."""
-    wanted = [*(PICTURES if figures else ()), *((TRACE,) if timeline else ())]
+    pictures = PICTURES if result.link_table is None else (*PICTURES, LINKS_PICTURE)
+    wanted = [*(pictures if figures else ()), *((TRACE,) if timeline else ())]
     try:
         signals.draw()
         with _told_if_unwritable(out):

@@ -13,7 +13,7 @@ from servetwin.physics.protocols import StepShape
 from servetwin.scenario.build import captured
 from servetwin.scenario.network import layout_of
 from servetwin.scenario.pools import PoolParts, pool_parts
-from servetwin.scenario.prices import price_pipeline, price_steps
+from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.stragglers import stage_health
@@ -301,7 +301,7 @@ def _step_ps(
     if len(parts.stages) == 1:
         return whole.price(shape).total_ps
     stages = [price_steps(scenario, parts, stage, span, one) for stage, one in zip(parts.stages, health, strict=True)]
-    pipeline = price_pipeline(scenario, parts, whole, stages, span=span, health=health)
+    pipeline = price_pipeline(whole, stages, price_hand_offs(scenario, parts, span, health))
     return pipeline.price(shape).total_ps + sum(pipeline.hand_offs(shape))
 
 

@@ -14,7 +14,7 @@ from servetwin.physics.pipeline import HANDED_ON
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.pools import PoolParts
-from servetwin.scenario.prices import price_pipeline, price_steps
+from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.specs import ModelSpec, Span
 from servetwin.units import PS_PER_US
@@ -42,7 +42,7 @@ class StagedStep:
     ) -> None:
         self._parts = parts
         self.prices = [price_steps(scenario, parts, stage, span) for stage in parts.stages]
-        pipeline = price_pipeline(scenario, parts, whole, self.prices, span=span)
+        pipeline = price_pipeline(whole, self.prices, price_hand_offs(scenario, parts, span))
         self._hand_offs = pipeline.hand_offs(shape)
         self._stages = [itemize(prices, shape_on(prices, whole, shape), parts.gpu) for prices in self.prices]
         self.items = _merged(self._stages)

@@ -2,14 +2,16 @@ import numpy as np
 import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
-from tests.unit.results.building import Run, Step, finish, meta, record, toy_run, work
+from tests.unit.results.building import LINK_BYTES_PER_TOKEN, Run, Step, finish, linked_run, meta, record, toy_run, work
 from tests.unit.results.test_summary import ended
 
 from servetwin.report.data import coarser, latency_data, timeline_data
 from servetwin.report.figures import draw
 from servetwin.report.latency import _crossed
+from servetwin.report.link_data import busiest
 from servetwin.report.roofline import buckets
 from servetwin.results import Recorder, load
+from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
 
 
@@ -44,6 +46,54 @@ def test_pictures_of_the_same_run_have_the_same_bytes(run, tmp_path):
 def test_a_stored_run_draws_what_it_kept(run, tmp_path):
     run.write(tmp_path, figures=False)
     assert [path.name for path in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png"]
+
+
+def test_a_run_with_a_network_draws_its_links_too(tmp_path):
+    result = linked_run()
+    assert [path.name for path in result.write(tmp_path)[-4:]] == [
+        "latency.png", "timeline.png", "roofline.png", "links.png",
+    ]  # fmt: skip
+    number, (height, width, _) = colours(tmp_path / "links.png")
+    assert number > 100 and width >= 1200 and height >= 400
+    assert [path.name for path in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png", "links.png"]
+
+
+def test_links_that_carried_nothing_are_drawn_as_such(tmp_path):
+    result = toy_run(20, network={"links": [LinkUse("node0/gpu0/nic-out", 10**9, (), ())]})
+    result.write(tmp_path)
+    assert busiest(result) == busiest(load(tmp_path)) == []
+    assert (tmp_path / "links.png").exists() and result.summary()["links"] == {}
+
+
+def test_what_is_drawn_of_links(tmp_path):
+    """In memory and read back: the shares, and their means over other intervals."""
+    result = linked_run()
+    result.write(tmp_path, figures=False)
+    for loads in (busiest(result), busiest(load(tmp_path))):
+        port, nic = loads
+        assert (port.name, port.bytes_per_s, port.kind) == ("node0/gpu0/link-out", 1e9, "link")
+        assert (nic.name, nic.bytes_per_s, nic.kind) == ("node0/gpu0/nic-out", 1e11, "nic")
+        sent = port.carried * port.bytes_per_s
+        assert sent == pytest.approx(LINK_BYTES_PER_TOKEN * result.segments.totals.tokens)
+        assert nic.carried == pytest.approx(0.1)
+        assert nic.mean(np.array([0, 2, 2.5, 4]), nic.transfers) == pytest.approx([0, 0.1, 0.1 / 3])
+        whole = np.array([0.0, result.series.horizon_ps / PS_PER_S])
+        assert port.mean(whole, port.collectives)[0] == pytest.approx(result.summary()["links"]["link"]["mean"])
+
+
+def test_links_that_carry_the_same_are_drawn_once():
+    """At most eight, each kind in turn; the others of a class are counted."""
+
+    def one(name, rate):
+        return LinkUse(name, 10**9, (PS_PER_S, 2 * PS_PER_S), (rate, 0))
+
+    ports = [one(f"node0/gpu{gpu}/link-out", 10**8 * (gpu // 2 + 1)) for gpu in range(16)]
+    loads = busiest(toy_run(40, network={"links": [*ports, one("rack0/spine-up", 5)]}))
+    assert [load.name for load in loads] == [
+        *(f"node0/gpu{gpu}/link-out" for gpu in range(14, 0, -2)),
+        "rack0/spine-up",
+    ]
+    assert [load.alike for load in loads[:2]] == [["node0/gpu15/link-out"], ["node0/gpu13/link-out"]]
 
 
 @pytest.mark.parametrize("warmup", [0, 30])

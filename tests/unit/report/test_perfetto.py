@@ -5,7 +5,18 @@ from decimal import Decimal
 from itertools import pairwise
 
 import pytest
-from tests.unit.results.building import Run, Step, finish, meta, random_request, random_runs, record, toy_run
+from tests.unit.results.building import (
+    LINK_BYTES_PER_TOKEN,
+    Run,
+    Step,
+    finish,
+    linked_run,
+    meta,
+    random_request,
+    random_runs,
+    record,
+    toy_run,
+)
 
 from servetwin.physics.protocols import Phase
 from servetwin.request import OUTCOMES
@@ -36,13 +47,16 @@ def check_format(document):
         assert isinstance(event["name"], str) and event["name"]
         assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
         kind = event["ph"]
-        assert kind in ("M", "X", "b", "e")
+        assert kind in ("M", "X", "b", "e", "C")
         if kind == "M":
             assert event["name"] in ("process_name", "process_sort_index", "thread_name")
             named.add(event["pid"])
             continue
         assert event["pid"] in named, "a process must be named before it is used"
-        assert event["ts"] >= 0 and event["cat"] in ("step", "phase", "request")
+        assert event["ts"] >= 0 and event["cat"] in ("step", "phase", "request", "link")
+        if kind == "C":
+            assert all(isinstance(value, Decimal) and value >= 0 for value in event["args"].values())
+            continue
         if kind == "X":
             assert event["dur"] > 0
             continue
@@ -148,3 +162,26 @@ def test_every_picosecond_survives(tmp_path):
     document = trace(finish(recorder, 2 * 10**6 * PS_PER_S), tmp_path)
     (step,) = of(document, "step")
     assert (step["ts"], step["dur"]) == (start, 7)
+
+
+def test_the_busiest_links_are_counters(tmp_path):
+    document = trace(linked_run(timeline=True), tmp_path)
+    check_format(document)
+    names = [one["args"]["name"] for one in document["traceEvents"] if one["name"] == "process_name"]
+    assert names[-1] == "network"
+    counters = of(document, "link")
+    assert {one["pid"] for one in counters} == {len(names) - 1}
+    assert {one["name"] for one in counters} == {"node0/gpu0/link-out", "node0/gpu0/nic-out"}
+    nic = [one for one in counters if one["name"].endswith("nic-out")]
+    # Ten GB/s of a hundred from 2 s to 3 s, and no collective.
+    assert [(one["ts"], one["args"]["transfers"]) for one in nic] == [
+        (2 * PS_PER_S, 10), (3 * PS_PER_S, 0), (nic[-1]["ts"], 0),
+    ]  # fmt: skip
+    port = [one for one in counters if one["name"].endswith("link-out")]
+    assert all(earlier["ts"] < later["ts"] for earlier, later in pairwise(port))
+    assert max(one["args"]["collectives"] for one in port) > 0
+    sent = sum(
+        one["args"]["collectives"] / 100 * 10**9 * (later["ts"] - one["ts"]) / PS_PER_S
+        for one, later in pairwise(port)
+    )  # fmt: skip
+    assert float(sent) == pytest.approx(LINK_BYTES_PER_TOKEN * toy_run(60).segments.totals.tokens, rel=1e-9)

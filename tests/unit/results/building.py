@@ -10,10 +10,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from servetwin.physics.protocols import Phase
 from servetwin.records import LEDGER_BUCKETS
 from servetwin.request import COMPLETED, REJECTED, Request
 from servetwin.results import PoolMeta, Recorder, Result, RunMeta
+from servetwin.results.exchanged import CollectiveUse
+from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
 
 
@@ -196,6 +200,7 @@ def toy_run(
     slo: dict | None = None,
     timeline: bool = False,
     seats: int = 256,
+    network: dict | None = None,
     **changes,
 ) -> Result:
     """A consistent run: Poisson arrivals, continuous batching, one chunk of prefill per step, round robin."""
@@ -213,7 +218,27 @@ def toy_run(
         end = max(end, _serve(recorder, everybody[replica::replicas], replica, seats, done))
     for request in sorted(done, key=lambda one: one.last_token_ps):
         recorder.finished(request)
-    return finish(recorder, end + PS_PER_MS)
+    return finish(recorder, end + PS_PER_MS, **(network or {}))
+
+
+LINK_BYTES_PER_TOKEN = 4
+
+
+def linked_run(requests: int = 60, **more) -> Result:
+    """``toy_run`` with a port of 1 GB/s that carries four bytes a token, and a NIC with a transfer, from 2 s to 3 s."""
+
+    def times(factor: int):
+        return lambda sizes: factor * sizes.reshape(-1, 1)
+
+    links = [
+        LinkUse("node0/gpu0/link-out", 10**9, (), ()),
+        LinkUse("node0/gpu0/nic-out", 10**11, (2 * PS_PER_S, 3 * PS_PER_S), (10**10, 0)),
+        LinkUse("node0/gpu0/nic-in", 10**11, (), ()),
+    ]
+    use = CollectiveUse(
+        0, [[0]], np.zeros(0, np.int64), 1, times(LINK_BYTES_PER_TOKEN), times(0), times(0), in_order=True
+    )  # fmt: skip
+    return toy_run(requests, network={"links": links, "collectives": lambda: [use]}, **more)
 
 
 def _serve(recorder: Recorder, queue: list[Request], replica: int, seats: int, done: list[Request]) -> int:

@@ -192,7 +192,9 @@ def test_traffic_that_meets_the_traffic_that_a_replica_meets_has_an_effect(load_
 def test_a_network_without_traffic_is_said(wide: dict[str, Any]) -> None:
     result = servetwin.run(with_topology(wide, nodes=3))
     assert any("network-without-traffic" in warning for warning in result.warnings)
-    assert result.links().empty
+    links = result.links()
+    assert not links["transfer_bytes_per_s"].any()
+    assert set(links["link"].str.rpartition("/")[2]) == {"link-out", "link-in"}
 
 
 # -- other traffic, during a run ---------------------------------------------------------------------------------
@@ -221,13 +223,19 @@ def test_links_parquet(tmp_path: Path, wide: dict[str, Any]) -> None:
     result = servetwin.run(with_topology(wide, placement=STRADDLING, background=[traffic]), out=tmp_path)
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     busy = [row for row in rows if row["utilisation"]]
-    assert {row["link"] for row in busy} == {"node0/gpu0/nic-out", "node1/gpu0/nic-in"}
+    carrying = [row for row in busy if row["transfer_bytes_per_s"]]
+    assert {row["link"] for row in carrying} == {"node0/gpu0/nic-out", "node1/gpu0/nic-in"}
     for name in ("node0/gpu0/nic-out", "node1/gpu0/nic-in"):
-        mine = [row for row in busy if row["link"] == name]
+        mine = [row for row in carrying if row["link"] == name]
         assert mine[0]["start_s"] == 0.25
         # The NIC is the transfer's alone only while the replica has nothing to do.
-        assert {row["utilisation"] for row in mine} <= {0.5, 1.0}
-        assert sum(row["utilisation"] * (row["end_s"] - row["start_s"]) for row in mine) == pytest.approx(0.1)
+        assert {row["transfer_bytes_per_s"] for row in mine} <= {25e9, 50e9}
+        assert not any(row["collective_bytes"] for row in mine if row["transfer_bytes_per_s"] == 50e9)
+        assert sum(row["transfer_bytes_per_s"] * (row["end_s"] - row["start_s"]) for row in mine) == pytest.approx(5e9)
+    for row in busy:
+        both = row["transfer_bytes_per_s"] + row["collective_bytes_per_s"]
+        assert row["bytes_per_s"] == both
+        assert row["utilisation"] == both / (450e9 if "/link-" in row["link"] else 50e9)
     assert rows[-1]["end_s"] == result.summary()["simulated_s"]
     assert load_result(tmp_path).links().equals(result.links())
     servetwin.run(wide | {"cluster": {"hardware": "h100-sxm"}}, out=tmp_path)

@@ -7,11 +7,12 @@ import math
 from servetwin.physics.collectives.bounds import reduce_bound, ring_time, wire_bound
 from servetwin.physics.collectives.gather import GatherInside
 from servetwin.physics.collectives.measured import FORMULA, MEASURED, Latencies
+from servetwin.physics.collectives.traffic import RING, SHARDED_RING, SHARDED_TREE, SWITCH, TREE
 from servetwin.physics.collectives.wires import LOW_LATENCY, Wires, one_domain
 from servetwin.specs import Calibration, Gpu
 from servetwin.specs.span import Span
 
-RING, TREE, HIERARCHICAL = "ring", "tree", "hierarchical"
+HIERARCHICAL = "hierarchical"
 
 
 class AllReduce:
@@ -30,7 +31,8 @@ class AllReduce:
 
     Every step of the ring waits for its slowest edge. Down and up the tree go two times the bytes, each with a flag
     (``LOW_LATENCY``). The hierarchical one takes a switch that adds up (``Gpu.switch_reduces``; NCCL's NVLSTree);
-    without one NCCL does not have it. Nothing is cheaper than the same all-reduce in one domain.
+    without one NCCL does not have it. Nothing is cheaper than the same all-reduce in one domain. The size alone
+    decides, for NCCL does not know who else uses the links.
 
     Source: Patarasuk and Yuan 2009 for the ring; the model of ``ncclTopoTuneModel`` in NCCL's ``src/graph/tuning.cc``
         for tree and ring; constants from the measurements of Vidur's cluster (docs, Parallelism).
@@ -62,13 +64,28 @@ class AllReduce:
         if self._gpus == 1 or message_bytes <= 0:
             return 0.0
         size = message_bytes / share
-        return self._in_one_domain(size) if self._wires is None else self._across(self._wires, size)[0]
+        if self._wires is None:
+            return self._in_one_domain(size)
+        took_s = self._ways(self._wires, size)[self.route(message_bytes)]
+        return max(took_s, self._in_one_domain(size), reduce_bound(size, self._span))
 
     def algorithm(self, message_bytes: float) -> str:
         """How ``message_bytes`` [B] are reduced: ``measured`` or ``formula`` inside a domain, else NCCL's algorithm."""
         if self._wires is None:
             return MEASURED if self._table else FORMULA
-        return self._across(self._wires, message_bytes)[1]
+        route = self.route(message_bytes)
+        return HIERARCHICAL if route in (SHARDED_RING, SHARDED_TREE) else route
+
+    def route(self, message_bytes: float) -> str:
+        """Which links ``message_bytes`` [B] load how much, one of the routes of ``collectives.traffic``.
+
+        Inside a domain GPUs add up, except where the latency is shorter than that can take.
+        """
+        if self._wires is not None:
+            ways = self._ways(self._wires, message_bytes)
+            return min(ways, key=lambda route: (ways[route], route))
+        added_s = ring_time(message_bytes, self._gpus, self._link)
+        return RING if self.seconds(message_bytes) >= added_s else SWITCH
 
     def bound(self, message_bytes: float) -> float:
         """The least time [s] that the wires allow for ``message_bytes`` [B]."""
@@ -80,17 +97,17 @@ class AllReduce:
             return math.log2(self._gpus) * self._latency_s + ring_s / self._efficiency
         return max(wire_bound(size, self._gpus, self._link), self._table.at(size * self._stretch))
 
-    def _across(self, wires: Wires, size: float) -> tuple[float, str]:
-        """The cheapest algorithm over several domains: time [s] and name."""
+    def _ways(self, wires: Wires, size: float) -> dict[str, float]:
+        """What each algorithm over several domains takes [s], by route."""
         n, d, g = wires.gpus, wires.domains, wires.abreast
         piece_s = size / (g * wires.bytes_per_s)
         down_and_up_s = 2.0 * math.log2(d) * wires.step_s
-        found = [
-            (2.0 * (n - 1) * (wires.step_s + piece_s / n), RING),
-            (down_and_up_s + math.log2(n / d) * wires.inside_s + 2.0 * LOW_LATENCY * piece_s, TREE),
-        ]
+        found = {
+            RING: 2.0 * (n - 1) * (wires.step_s + piece_s / n),
+            TREE: down_and_up_s + math.log2(n / d) * wires.inside_s + 2.0 * LOW_LATENCY * piece_s,
+        }
         if self._inside is not None:
-            shards_s = min(2.0 * (d - 1) * (wires.step_s + piece_s / d), down_and_up_s + 2.0 * LOW_LATENCY * piece_s)
-            found.append((2.0 * self._inside.seconds(size) + shards_s, HIERARCHICAL))
-        seconds, name = min(found)
-        return max(seconds, self._in_one_domain(size), reduce_bound(size, self._span)), name
+            inside_s = 2.0 * self._inside.seconds(size)
+            found[SHARDED_RING] = inside_s + 2.0 * (d - 1) * (wires.step_s + piece_s / d)
+            found[SHARDED_TREE] = inside_s + down_and_up_s + 2.0 * LOW_LATENCY * piece_s
+        return found

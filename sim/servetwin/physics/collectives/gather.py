@@ -6,11 +6,10 @@ import math
 
 from servetwin.physics.collectives.bounds import gather_bound, gathered_bound
 from servetwin.physics.collectives.measured import FORMULA, MEASURED, Latencies
+from servetwin.physics.collectives.traffic import RING, SHORT_RING
 from servetwin.physics.collectives.wires import LOW_LATENCY, Wires, one_domain
 from servetwin.specs import Calibration, Gpu
 from servetwin.specs.span import Span
-
-RING, SHORT_RING = "ring", "ring-ll"
 
 
 class GatherInside:
@@ -74,20 +73,29 @@ class AllGather:
         if self._gpus == 1 or message_bytes <= 0:
             return 0.0
         size = message_bytes / share
-        return self._inside.seconds(size) if self._wires is None else self._across(self._wires, size)[0]
+        if self._wires is None:
+            return self._inside.seconds(size)
+        took_s = self._ways(self._wires, size)[self.route(message_bytes)]
+        return max(took_s, self._inside.seconds(size), gathered_bound(size, self._span))
 
     def algorithm(self, message_bytes: float) -> str:
         """How ``message_bytes`` [B] are gathered."""
-        return self._inside.algorithm if self._wires is None else self._across(self._wires, message_bytes)[1]
+        return self._inside.algorithm if self._wires is None else self.route(message_bytes)
+
+    def route(self, message_bytes: float) -> str:
+        """Which links ``message_bytes`` [B] load how much, one of the routes of ``collectives.traffic``."""
+        if self._wires is None:
+            return RING
+        ways = self._ways(self._wires, message_bytes)
+        return min(ways, key=lambda route: (ways[route], route))
 
     def bound(self, message_bytes: float) -> float:
         """The least time [s] that the wires allow for ``message_bytes`` [B]."""
         return gathered_bound(message_bytes, self._span) if self._gpus > 1 else 0.0
 
-    def _across(self, wires: Wires, size: float) -> tuple[float, str]:
-        """The cheaper protocol over several domains: time [s] and name."""
+    def _ways(self, wires: Wires, size: float) -> dict[str, float]:
+        """What either protocol over several domains takes [s], by route."""
         n, d, g = wires.gpus, wires.domains, wires.abreast
         moved_s = (n - 1) / n * size / (g * wires.bytes_per_s)
         through_s = (d - 1) * wires.step_s + math.log2(n / d) * wires.inside_s
-        seconds, name = min(((n - 1) * wires.step_s + moved_s, RING), (through_s + LOW_LATENCY * moved_s, SHORT_RING))
-        return max(seconds, self._inside.seconds(size), gathered_bound(size, self._span)), name
+        return {RING: (n - 1) * wires.step_s + moved_s, SHORT_RING: through_s + LOW_LATENCY * moved_s}

@@ -9,11 +9,30 @@ from dataclasses import replace
 from servetwin.specs.span import Span
 
 
+def tensor_groups(gpus: int, tensor: int) -> list[range]:
+    """The ranks of each tensor group of a replica with ``gpus`` ranks.
+
+    Ranks are numbered as in vLLM: tensor ranks next to each other, then context groups, then pipeline stages.
+    """
+    return [range(first, first + tensor) for first in range(0, gpus, tensor)]
+
+
+def context_groups(gpus: int, tensor: int, context: int) -> list[range]:
+    """The ranks that share out the tokens of a prompt, ``tensor`` apart, of a replica with ``gpus`` ranks."""
+    stage = tensor * context
+    firsts = [start + rank for start in range(0, gpus, stage) for rank in range(tensor)]
+    return [range(first, first + stage, tensor) for first in firsts]
+
+
+def stage_pairs(gpus: int, stage_gpus: int) -> list[tuple[int, int]]:
+    """Each rank of a replica with ``gpus`` ranks and its partner in the next stage, ``stage_gpus`` further on."""
+    return [(first, first + stage_gpus) for first in range(gpus - stage_gpus)]
+
+
 def tensor_span(span: Span | None, tensor: int) -> Span | None:
     """How the GPUs of the worst placed tensor group of a replica lie.
 
-    Ranks are numbered as in vLLM, tensor ranks next to each other, then context groups, then pipeline stages, and fill
-    the domains of the replica in order.
+    Ranks fill the domains of the replica in order.
 
     >>> tensor_span(Span(16, 2, (8, 8), 450e9, 50e9, 5e-6), 8).domains
     1
@@ -29,7 +48,7 @@ def tensor_span(span: Span | None, tensor: int) -> Span | None:
     """
     if span is None:
         return None
-    return _worst(span, [range(first, first + tensor) for first in range(0, span.gpus, tensor)])
+    return _worst(span, tensor_groups(span.gpus, tensor))
 
 
 def context_span(span: Span | None, tensor: int, context: int) -> Span | None:
@@ -45,9 +64,7 @@ def context_span(span: Span | None, tensor: int, context: int) -> Span | None:
     """
     if span is None:
         return None
-    stage = tensor * context
-    firsts = [start + rank for start in range(0, span.gpus, stage) for rank in range(tensor)]
-    return _worst(span, [range(first, first + stage, tensor) for first in firsts])
+    return _worst(span, context_groups(span.gpus, tensor, context))
 
 
 def stage_span(span: Span | None, stage_gpus: int) -> Span | None:
@@ -62,8 +79,7 @@ def stage_span(span: Span | None, stage_gpus: int) -> Span | None:
     """
     if span is None:
         return None
-    pairs = [(first, first + stage_gpus) for first in range(span.gpus - stage_gpus)]
-    return _worst(span, pairs or [(0,)])
+    return _worst(span, stage_pairs(span.gpus, stage_gpus) or [(0,)])
 
 
 def _worst(span: Span, groups: Sequence[Sequence[int]]) -> Span:

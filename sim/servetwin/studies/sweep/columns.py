@@ -44,7 +44,7 @@ _GROUPS: tuple[tuple[Kind, list[str]], ...] = (
                 "compute_bound_share", "memory_bound_share", "gpu_seconds", "cost_usd",
                 "cost_per_million_output_tokens", "energy_j", "energy_per_output_token_j"]),
     ("text", ["energy_method"]),
-    ("json", ["slo", "classes", "warnings"]),
+    ("json", ["links", "slo", "classes", "warnings"]),
     ("number", ["wall_s", "cpu_s"]),
     ("text", ["started_at", "out"]),
 )  # fmt: skip
