@@ -190,8 +190,7 @@ class Topology:
             latency += self.network.hop_latency_s * (3 if racks > 1 else 1)
         if racks > 1:
             across /= self.network.oversubscription
-        parts = tuple(sorted(members.values(), reverse=True))
-        return Span(len(gpus), len(members), parts, inside, across, latency)
+        return Span(len(gpus), len(members), tuple(members.values()), inside, across, latency)
 
     @staticmethod
     def _across(server: Server, beyond: bool) -> Link:

@@ -14,7 +14,7 @@ class Span:
     Attributes:
         gpus: how many.
         domains: in how many link domains.
-        per_domain: how many of them in each domain, the largest part first.
+        per_domain: how many of them in each domain, in the order of the ranks.
         inside_bytes_per_s: bandwidth of a GPU to the others of its domain, one direction [B/s].
         across_bytes_per_s: bandwidth of a GPU to other domains, one direction [B/s]: PCIe within a server, else its
             NIC, divided by the oversubscription where the group lies in several racks; 0 with one domain.

@@ -230,3 +230,18 @@ def test_intervals_are_few_and_lie_next_to_each_other() -> None:
         widths = np.rint(np.diff(rows["start_s"].to_numpy()) * 1e12).astype(np.int64)
         assert not (widths % widths.min()).any()
         assert int(str(widths.min()).rstrip("0")) in (1, 2, 5)
+
+
+def test_tensor_groups_that_lie_differently() -> None:
+    """All are priced like that with the fewest NICs abreast: no NIC has more to carry than that time allows."""
+    parts = [(0, 3), (1, 3), (2, 2), (3, 7), (4, 1)]
+    gpus = [[node, gpu] for node, count in parts for gpu in range(count)]
+    given = scenario({"tensor": 8, "pipeline": 2}, node="dgx-a100", nodes=5, placement={"explicit": [gpus]})
+    given["cluster"] |= {"hardware": "a100-sxm-80gb", "engine": {"max_num_batched_tokens": 16384}}
+    given["workload"] = given["workload"] | {"prompts": 8000}
+    result = servetwin.run(given, run__requests=20)
+    found = carried(result)
+    # The second group has one ring through one NIC of each node; the first has two.
+    assert {name for name in found if name.endswith("nic-out") and "node3" in name} >= {"node3/gpu0/nic-out"}
+    assert result.summary()["links"]["nic"]["link"].startswith(("node3/gpu0/", "node4/gpu0/"))
+    assert result.summary()["links"]["nic"]["max"] <= 1

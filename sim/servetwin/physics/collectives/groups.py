@@ -83,10 +83,13 @@ def stage_span(span: Span | None, stage_gpus: int) -> Span | None:
 
 
 def _worst(span: Span, groups: Sequence[Sequence[int]]) -> Span:
-    """The span of the group in the most domains, among these the one with the fewest GPUs in a domain."""
+    """The span of the group with the fewest GPUs, and so NICs, in a domain; among these the one in the most domains.
+
+    All wait for the slowest: a group that had more NICs would promise a time that others cannot keep.
+    """
     place = [domain for domain, count in enumerate(span.per_domain) for _ in range(count)]
-    parts = [tuple(sorted(Counter(place[rank] for rank in group).values(), reverse=True)) for group in groups]
-    worst = max(parts, key=lambda part: (len(part), -part[-1]))
+    parts = [tuple(Counter(place[rank] for rank in group).values()) for group in groups]
+    worst = max(parts, key=lambda part: (-min(part), len(part)))
     if len(worst) == 1:
         return Span(len(groups[0]), 1, worst, span.inside_bytes_per_s)
     return replace(span, gpus=len(groups[0]), domains=len(worst), per_domain=worst)
