@@ -1,0 +1,59 @@
+"""What splitting a model costs: the tables and the pictures of the page.
+
+``python scripts/splitting.py [--out DIR]``
+
+Runs of ``tp-70b``, ``pp-405b`` and ``bench-70b-pp4`` as the page names them, shortened, and what ``servetwin explain``
+and ``servetwin compare`` say. Without ``--out`` the tables are printed; with it they and the pictures are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import splitting_bubbles
+import splitting_measured
+import splitting_servers
+import splitting_tensor
+
+TABLES: dict[str, Callable[[], str]] = {
+    "tensor-steps": splitting_tensor.steps_table,
+    "tensor-equal": splitting_tensor.equal_table,
+    "tensor-capacity": splitting_tensor.capacity_table,
+    "servers-steps": splitting_servers.steps_table,
+    "servers-loads": splitting_servers.loads_table,
+    "bubbles": splitting_bubbles.loads_table,
+    "measured": splitting_measured.measured_table,
+}
+"""Name of a table → what makes it."""
+
+PICTURES: dict[str, Callable[[Path], None]] = {
+    splitting_tensor.PICTURES[0]: splitting_tensor.draw_steps,
+    splitting_tensor.PICTURES[1]: splitting_tensor.draw_equal,
+    splitting_servers.PICTURE: splitting_servers.draw,
+    splitting_bubbles.PICTURE: splitting_bubbles.draw,
+}
+"""Name of a picture → what draws it."""
+
+
+def main() -> int:
+    """Print the tables, or write them and the pictures; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the tables and the pictures here")
+    out = parser.parse_args().out
+    if out is None:
+        print("\n\n".join(f"{name}\n\n{table()}" for name, table in TABLES.items()))
+        return 0
+    out.mkdir(parents=True, exist_ok=True)
+    for name, table in TABLES.items():
+        (out / f"{name}.md").write_text(f"{table()}\n", encoding="utf-8")
+    for name, draw in PICTURES.items():
+        draw(out / name)
+    print(f"written to {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
