@@ -16,6 +16,7 @@ from pathlib import Path
 import splitting_bubbles
 import splitting_measured
 import splitting_servers
+import splitting_stragglers
 import splitting_tensor
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -25,6 +26,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "servers-steps": splitting_servers.steps_table,
     "servers-loads": splitting_servers.loads_table,
     "bubbles": splitting_bubbles.loads_table,
+    "straggler-steps": splitting_stragglers.steps_table,
+    "straggler-runs": splitting_stragglers.runs_table,
     "measured": splitting_measured.measured_table,
 }
 """Name of a table → what makes it."""
@@ -34,6 +37,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     splitting_tensor.PICTURES[1]: splitting_tensor.draw_equal,
     splitting_servers.PICTURE: splitting_servers.draw,
     splitting_bubbles.PICTURE: splitting_bubbles.draw,
+    splitting_stragglers.PICTURE: splitting_stragglers.draw,
 }
 """Name of a picture → what draws it."""
 

@@ -20,6 +20,7 @@ tensor: ModuleType = import_module("splitting_tensor")
 servers: ModuleType = import_module("splitting_servers")
 bubbles: ModuleType = import_module("splitting_bubbles")
 measured: ModuleType = import_module("splitting_measured")
+stragglers: ModuleType = import_module("splitting_stragglers")
 
 ALONE, BATCH, PROMPT = tensor.STEPS
 H100_BYTES_PER_S, H100_FLOPS = 3.35e12, {"bf16": 989e12, "fp8": 1979e12}
@@ -257,6 +258,32 @@ def test_a_pipeline_is_as_slow_as_one_gpu() -> None:
     for rate, share in ((0.25, 0.05), (8.0, 0.15)):
         spent = bubbles.at(bubbles.WIDE, rate).share
         assert spent["exposed_communication"] / (1 - spent["idle"]) == pytest.approx(share, abs=0.01)
+
+
+def test_a_fault_costs_where_the_work_stands() -> None:
+    """Of a step on eight GPUs."""
+    hot, worn, thin = (
+        [100 * stragglers.longer(8, name, field) for name in (ALONE, BATCH, PROMPT)]
+        for field in ("flops", "hbm", "link")
+    )  # fmt: skip
+    assert max(hot[0], hot[1]) < 0.5 and says(f"a prompt on eight GPUs {hot[2]:.0f} %")
+    assert says(f"the reverse: {worn[0]:.0f} % for a lone decode, {worn[2]:.0f} % for the prompt")
+    assert thin[0] < 0.2 and thin[1] < 3 and thin[2] > 10
+
+
+def test_one_slow_gpu_slows_as_many_as_it_meets() -> None:
+    """Under load, by layout and router."""
+
+    def e2e_ms(degree: int, field: str | None, router: str) -> float:
+        return float(stragglers.at(degree, field, router).summary["e2e_ms.mean"])
+
+    # 30 % of one of eight.
+    assert says("a 27th of all that they have") and round(8 / (1 - stragglers.SHARE)) == 27
+    wide = e2e_ms(8, "hbm", "round-robin") / e2e_ms(8, None, "round-robin") - 1
+    halves = e2e_ms(4, "hbm", "least-requests") / e2e_ms(4, None, "least-requests") - 1
+    assert says(f"take {100 * wide:.0f} % longer on one group of eight, and {100 * halves:.0f} % on two of four")
+    for field in stragglers.FAULTS.values():
+        assert e2e_ms(4, field, "least-requests") < e2e_ms(4, field, "round-robin")
 
 
 def test_beside_measurements() -> None:

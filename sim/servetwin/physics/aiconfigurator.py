@@ -240,7 +240,7 @@ class AiConfigurator:
             found = self._made[key] = make(kind, 1, *arguments, **named)
         return found
 
-    def _ask(self, operator: Any, **shape: object) -> float | None:
+    def _ask(self, operator: Any, **shape: Any) -> float | None:
         """What the package answers [s]; None where it has nothing to answer with."""
         try:
             with _quiet():

@@ -10,7 +10,7 @@ from servetwin.errors import ScenarioError, nearest_name
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
-from servetwin.scenario.build import captured
+from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.network import layout_of
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
@@ -53,6 +53,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     priced = [prices] if staged is None else staged.prices
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains"))
+    slow = _stragglers(scenario, pool, parts, shape, first, span)
     return {
         "inputs": _inputs(scenario, pool, parts, step, shape),
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
@@ -63,13 +64,18 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         ],
         "pipeline": None if staged is None else staged.document(pool, _rooms(pool, parts, place)),
         "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
+        "stragglers": slow,
         "memory": memory,
         "intensity": _intensity(items, parts),
         "warnings": [
             *_warnings(pool, step, shape, memory),
             *dict.fromkeys(remark for one in priced for remark in one.remarks()),
             *notes,
-            *_stragglers(scenario, pool, parts, shape, first, span),
+            *(
+                f"in replica {one['replica']} a GPU is slow: this step takes {one['longer']:.1%} longer there "
+                f"({one['total_us'] / 1000:.2f} ms)"
+                for one in slow
+            ),
             *_other_pools(scenario, pool_name),
         ],
     }
@@ -278,18 +284,15 @@ def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) 
 
 def _stragglers(
     scenario: Scenario, pool: Pool, parts: PoolParts, shape: StepShape, first: int, span: Span | None
-) -> list[str]:
-    """What the step takes in the replicas of the pool in which all wait for a slow GPU."""
+) -> list[dict[str, Any]]:
+    """What the step takes in the replicas of the pool in which all wait for a slow GPU [us], and how much longer."""
     healthy = _step_ps(scenario, parts, shape, span, (HEALTHY,) * len(parts.stages))
     found = []
     for replica in range(first, first + (pool.replicas or 1)):
         health = stage_health(scenario.cluster.stragglers, replica, pool.parallel)
         if any(one != HEALTHY for one in health):
             slow = _step_ps(scenario, parts, shape, span, health)
-            found.append(
-                f"in replica {replica} a GPU is slow: this step takes {slow / healthy - 1:.1%} longer there "
-                f"({slow / PS_PER_US / 1000:.2f} ms)"
-            )
+            found.append({"replica": replica, "total_us": slow / PS_PER_US, "longer": slow / healthy - 1})
     return found
 
 

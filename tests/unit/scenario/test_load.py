@@ -13,7 +13,8 @@ import pytest
 import servetwin
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, CatalogError, InputError, ScenarioError, TraceError
-from servetwin.scenario.build import build, captured
+from servetwin.scenario.build import build
+from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.load import LoadedScenario, ScenarioWarning, load, load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.store import config_hash, to_yaml
