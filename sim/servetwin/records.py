@@ -84,7 +84,7 @@ class RunLog(Protocol):
     #: Whether ``phases`` wants to be called (only when a timeline is drawn).
     wants_phases: bool
 
-    #: Whether ``chunks`` wants to be called (only where the network has links and GPUs exchange something).
+    #: Whether ``chunks`` wants to be called (only where GPUs exchange something).
     wants_chunks: bool
 
     def flush_segments(self) -> None:

@@ -90,6 +90,12 @@ class Cluster:
             rows.append({bucket: time * executor.gpus for bucket, time in row.items()})
         return rows
 
+    def stages_busy(self) -> list[list[int]]:
+        """By replica and stage of its pipeline, the GPU-time that went to steps [GPU · ps]; after ``ledger``."""
+        return [
+            [time * replica.executor.gpus for time in replica.executor.stage_busy_ps()] for replica in self.replicas
+        ]
+
     @property
     def events(self) -> int:
         """SimPy events popped so far, stale alarms included."""

@@ -25,9 +25,11 @@ class StepAccounts:
     Attributes:
         steps: steps that have ended.
         cut_off: by bucket of the ledger, the time of the step that was under way when the run ended [ps].
+        stage_busy_ps: see ``process.Accounts``; there is one stage.
     """
 
-    __slots__ = ("_index", "_log", "_output_ps", "_rank", "_segments", "_step_time", "cut_off", "steps")
+    __slots__ = ("_index", "_log", "_output_ps", "_rank", "_segments", "_step_time", "cut_off", "stage_busy_ps",
+                 "steps")  # fmt: skip
 
     def __init__(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> None:
         self._index = index
@@ -38,6 +40,7 @@ class StepAccounts:
         self._output_ps = rank.settings.output_ps_per_request
         self.steps = 0
         self.cut_off: dict[str, int] = {}
+        self.stage_busy_ps: list[int] = []
 
     def step_ended(self, step: PlannedStep, start_ps: int, end_ps: int) -> None:
         """A single step has ended: hand out its output and enter it."""

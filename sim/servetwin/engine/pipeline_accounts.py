@@ -31,10 +31,11 @@ class PipelineAccounts:
         steps: steps that have ended.
         since_ps: up to when there are segments [ps].
         flown_ps: for how long something was in flight, by the segments [ps].
+        stage_busy_ps: by stage, for how long it worked on steps, its collectives included [ps].
     """
 
     __slots__ = ("_exposed_ps", "_flying_ps", "_host_ps", "_index", "_log", "_output_ps", "_parts", "_rank",
-                 "_segments", "_stages", "_step_time", "flown_ps", "since_ps", "steps")  # fmt: skip
+                 "_segments", "_stages", "_step_time", "flown_ps", "since_ps", "stage_busy_ps", "steps")  # fmt: skip
 
     def __init__(self, index: int, rank: Rank, step_time: StagedStepTime, log: RunLog) -> None:
         self._index = index
@@ -47,6 +48,7 @@ class PipelineAccounts:
         self.steps = 0
         self.since_ps = 0
         self.flown_ps = 0
+        self.stage_busy_ps = [0] * self._stages
         self._host_ps = 0
         self._exposed_ps = 0
         #: Of what was in flight when the run ended: for how long it had been, and its parts.
@@ -122,7 +124,11 @@ class PipelineAccounts:
         self._exposed_ps += exposed_ps
         self._host_ps += count * (step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps)
         growth = step.growth_ps if count > 1 else 0
-        self.flown_ps += count * span_ps + growth * (count * (count - 1) >> 1)
+        busy, pairs = self.stage_busy_ps, count * (count - 1) >> 1
+        for stage in range(self._stages):
+            stage_growth = lane.growths[stage]
+            busy[stage] += count * (lane.spans[stage] + done * stage_growth) + pairs * stage_growth
+        self.flown_ps += count * span_ps + growth * pairs
         shape = step.shape
         decodes = shape.decodes
         grown = done * decodes
@@ -191,6 +197,7 @@ class PipelineAccounts:
                 for bucket, share in shares.items():
                     parts[bucket] += share
                 parts["hbm"] += spent - sum(shares.values())
+                self.stage_busy_ps[stage] += spent
                 left = lane.ends[stage]
             before = lane.ends
         self._parts = parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from servetwin.engine.protocols import EngineSettings
@@ -18,6 +18,10 @@ class Accounts(Protocol):
     @property
     def steps(self) -> int:
         """Engine steps that have ended."""
+
+    @property
+    def stage_busy_ps(self) -> Sequence[int]:
+        """By stage of a pipeline, for how long it worked on steps [ps]; none where there is one stage."""
 
     def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:
         """See ``EngineProcess.ledger``."""
@@ -84,6 +88,10 @@ class EngineProcess(ABC):
             end_ps: when the run ended [ps]; ``stop`` has been called.
         """
         return self._books.ledger(spent, end_ps)
+
+    def stage_busy_ps(self) -> Sequence[int]:
+        """By stage of a pipeline, for how long it worked on steps, its collectives included [ps]; see ``ledger``."""
+        return self._books.stage_busy_ps
 
     def steps(self) -> int:
         """Engine steps that have ended."""

@@ -117,25 +117,42 @@ class StepsByReplica:
 
     def of(self, use: CollectiveUse) -> ReplicaSteps:
         """The steps of one replica, and what they send."""
-        steps, chunks = _of_replica(self._segments, use.replica), _of_replica(self._chunks, use.replica)
+        steps, sizes = self.sizes(use.replica, use.padded, use.context)
         clock = StepClock(steps["start_ps"], steps["count"], steps["first_ps"], steps["growth_ps"])
-        tokens = steps["tokens"]
-        rows, own = np.zeros(len(clock), np.int64), np.zeros(len(clock), np.int64)
-        place = np.searchsorted(steps["start_ps"], chunks["start_ps"])
-        np.add.at(rows, place, 1)
-        padded = np.append(use.padded, 0)[np.minimum(tokens, len(use.padded))]
-        padded = np.where(tokens < len(use.padded), padded, tokens)
-        if use.context > 1:
-            np.add.at(own, place, -(-chunks["tokens"] // use.context))
-            padded = padded - (steps["prefill_tokens"] - own)
         terms = []
-        for sizes, amounts in ((padded, use.by_tokens), (steps["decodes"] + rows, use.by_rows), (own, use.by_own)):
-            distinct, where = np.unique(sizes, return_inverse=True)
+        for size, amounts in zip(sizes, (use.by_tokens, use.by_rows, use.by_own), strict=True):
+            distinct, where = np.unique(size, return_inverse=True)
             terms.append((where, amounts(distinct)))
         return ReplicaSteps(clock, terms)
 
+    def sizes(self, replica: int, padded: Ints, context: int) -> tuple[dict[str, Ints], tuple[Ints, Ints, Ints]]:
+        """The segments of a replica as columns, and what the collectives of a step of each depend on.
 
-_COLUMNS = ("count", "first_ps", "growth_ps", "tokens", "prefill_tokens", "decodes")
+        Args:
+            replica: its index.
+            padded: by the tokens of a step, those with the padding of the captured graph; steps beyond have none.
+            context: groups of GPUs that share out the tokens of prompt chunks.
+
+        Returns:
+            the columns; tokens that a GPU computes, padding included, rows of logits, and tokens of chunks that it
+            computes where groups share them out [tokens].
+        """
+        steps, chunks = _of_replica(self._segments, replica), _of_replica(self._chunks, replica)
+        tokens = steps["tokens"]
+        rows, own = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), np.int64)
+        place = np.searchsorted(steps["start_ps"], chunks["start_ps"])
+        np.add.at(rows, place, 1)
+        computed = np.append(padded, 0)[np.minimum(tokens, len(padded))]
+        computed = np.where(tokens < len(padded), computed, tokens)
+        if context > 1:
+            np.add.at(own, place, -(-chunks["tokens"] // context))
+            computed = computed - (steps["prefill_tokens"] - own)
+        return steps, (computed, steps["decodes"] + rows, own)
+
+
+_COLUMNS = (
+    "count", "first_ps", "growth_ps", "tokens", "prefill_tokens", "decodes", "communication_ps", "recomputed",
+)  # fmt: skip
 
 
 def _sorted(store: ColumnStore, names: Sequence[str]) -> dict[str, Ints]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from servetwin.errors import InvariantError
 from servetwin.records import LEDGER_BUCKETS
+from servetwin.results.communication import CommunicationTable, Waited
 from servetwin.results.exact import exact_sum
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.requests import RequestTable
@@ -37,16 +38,21 @@ class Ledger:
         meta: the run.
         replicas: per replica, bucket → [GPU·ps].
         end_ps: when the run ended [ps].
+        stages_busy: per replica and stage of its pipeline, what went to steps [GPU·ps]; none where there is one stage.
 
     Raises:
         InvariantError: if the buckets of a replica do not add up to its GPUs times the length of the run.
     """
 
-    def __init__(self, meta: RunMeta, replicas: Sequence[Mapping[str, int]], end_ps: int) -> None:
+    def __init__(
+        self, meta: RunMeta, replicas: Sequence[Mapping[str, int]], end_ps: int,
+        stages_busy: Sequence[Sequence[int]] = (),
+    ) -> None:  # fmt: skip
         self._meta = meta
         self._end_ps = end_ps
         if len(replicas) != meta.replicas:
             raise InvariantError(f"{len(replicas)} ledgers for {meta.replicas} replicas")
+        self._stages_busy = stages_busy
         self._pools = []
         for pool in meta.pools:
             mine = range(pool.first_replica, pool.first_replica + pool.replicas)
@@ -59,12 +65,14 @@ class Ledger:
         """GPU time of a pool in which its GPUs worked [GPU·ps]."""
         return sum(spent for bucket, spent in self._pools[pool].items() if bucket not in NOT_BUSY)
 
-    def document(self, requests: RequestTable) -> dict[str, Any]:
+    def document(self, requests: RequestTable, communication: CommunicationTable) -> dict[str, Any]:
         """The ledger as it is written: seconds by bucket, per pool and in all.
 
         Args:
             requests: for the savings of prefix hits.
+            communication: what GPUs waited for each other for.
         """
+        replicas = [range(pool.first_replica, pool.first_replica + pool.replicas) for pool in self._meta.pools]
         return {
             "end_s": self._end_ps / PS_PER_S,
             "gpus": self._meta.gpus,
@@ -75,12 +83,21 @@ class Ledger:
                     "gpus": pool.gpus,
                     "gpu_seconds": pool.gpus * self._end_ps / PS_PER_S,
                     **_seconds(self._pools[index]),
+                    "communication_s": _waits(communication.of(replicas[index])),
+                    **self._stages(replicas[index]),
                 }
                 for index, pool in enumerate(self._meta.pools)
             },
+            "communication_s": _waits(communication.of(range(self._meta.replicas))),
             "handoff_costs": {bucket: self.total_ps[bucket] / PS_PER_S for bucket in HANDOFF_COSTS},
             "savings": _savings(self._meta, requests),
         }
+
+    def _stages(self, replicas: Sequence[int]) -> dict[str, list[float]]:
+        rows = [self._stages_busy[replica] for replica in replicas if self._stages_busy]
+        if not any(rows):
+            return {}
+        return {"stage_busy_s": [sum(stage) / PS_PER_S for stage in zip(*rows, strict=True)]}
 
 
 def _check(index: int, replica: Mapping[str, int], pool: PoolMeta, end_ps: int) -> None:
@@ -100,6 +117,10 @@ def _check(index: int, replica: Mapping[str, int], pool: PoolMeta, end_ps: int) 
 def _add(ledgers: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Python integers throughout: picoseconds of many GPUs overflow 64 bits."""
     return {bucket: sum(int(one.get(bucket, 0)) for one in ledgers) for bucket in LEDGER_BUCKETS}
+
+
+def _waits(waited: Mapping[str, Waited]) -> dict[str, dict[str, float]]:
+    return {kind: {"exposed": one.exposed, "hidden": one.hidden} for kind, one in waited.items()}
 
 
 def _seconds(spent: Mapping[str, int]) -> dict[str, Any]:

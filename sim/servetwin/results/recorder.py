@@ -11,6 +11,7 @@ import numpy as np
 from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
 from servetwin.results.columns import ColumnStore
+from servetwin.results.communication import CommunicationTable, CommunicationUse
 from servetwin.results.exact import Ints
 from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import CHUNK_COLUMNS, LinkTable, LinkUse
@@ -40,7 +41,7 @@ class Recorder:
     Args:
         meta: what the results say about the run beside its columns.
         timeline: whether the phases of the steps are kept, for the timeline.
-        chunks: whether the prefill chunks of the steps are kept, for what collectives send over links.
+        chunks: whether the prefill chunks of the steps are kept, for what GPUs exchange.
     """
 
     def __init__(self, meta: RunMeta, *, timeline: bool = False, chunks: bool = False) -> None:
@@ -142,6 +143,8 @@ class Recorder:
         interrupted: bool = False,
         links: Sequence[LinkUse] | None = None,
         collectives: Callable[[], Sequence[CollectiveUse]] = tuple,
+        communication: Callable[[], Sequence[CommunicationUse]] = tuple,
+        stages_busy: Sequence[Sequence[int]] = (),
     ) -> Result:
         """What the run came to. The recorder may go on recording afterwards.
 
@@ -154,6 +157,8 @@ class Recorder:
             interrupted: whether the user stopped the run.
             links: what the links of the network carried of transfers, where there is one.
             collectives: asks what the collectives of each replica send over them.
+            communication: asks what the exchanges of each replica take.
+            stages_busy: per replica and stage of its pipeline, GPU time that went to steps [GPU·ps].
         """
         self.flush_segments()
         self._flush_requests()
@@ -172,11 +177,13 @@ class Recorder:
             stage_phases=self._stage_phases,
             end_ps=end_ps,
             ledgers=ledgers,
+            stages_busy=stages_busy,
             events=events,
             steps=steps,
             warnings=warnings,
             interrupted=interrupted,
             links=table,
+            communication=lambda: CommunicationTable(communication(), self._segment_store, self._chunk_store, ledgers),
         )
 
     @property

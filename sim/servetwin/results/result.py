@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servetwin.errors import InvariantError
+from servetwin.results.communication import CommunicationTable
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
@@ -53,11 +54,13 @@ class Result:
         phases: Sequence[tuple[int, int, list[Any]]],
         end_ps: int,
         ledgers: Sequence[Mapping[str, int]],
+        stages_busy: Sequence[Sequence[int]],
         events: int,
         steps: int | None = None,
         warnings: Sequence[str] = (),
         interrupted: bool = False,
         links: LinkTable | None = None,
+        communication: Callable[[], CommunicationTable],
         stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
@@ -68,11 +71,12 @@ class Result:
         self.phases = phases
         self.stage_phases = stage_phases
         self.end_ps = end_ps
-        self._ledger = Ledger(meta, ledgers, end_ps)
+        self._ledger = Ledger(meta, ledgers, end_ps, stages_busy)
         self._events = events
         self._warnings = list(warnings)
         self._interrupted = interrupted
         self.link_table = links
+        self._communication = communication
         self._host: dict[str, Any] = {}
 
     @cached_property
@@ -90,7 +94,7 @@ class Result:
 
     @cached_property
     def _ledger_document(self) -> dict[str, Any]:
-        return self._ledger.document(self.table)
+        return self._ledger.document(self.table, self._communication())
 
     def set_host(self, **values: Any) -> None:
         """Set host-dependent keys of the summary: ``wall_s`` [s], ``cpu_s`` [s], ``started_at``, ``out``."""

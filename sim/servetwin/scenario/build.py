@@ -53,7 +53,7 @@ class Simulation:
         remarks: what the user should know before trusting the results.
         prices: what prices the steps of each pool, on each stage of its pipeline.
         network: the links between the GPUs.
-        exchanges: what each replica exchanges in a step, where the network has links and it has several GPUs.
+        exchanges: what each replica exchanges in a step; None where it has one GPU.
     """
 
     scenario: Scenario
@@ -100,7 +100,7 @@ def build(
         base=Path(),
     )
     builders = [PoolBuilder(scenario, index, catalog) for index in range(len(scenario.cluster.pools))]
-    meshed = scenario.cluster.topology is not None and any(builder.parts.gpus > 1 for builder in builders)
+    meshed = any(builder.parts.gpus > 1 for builder in builders)
     recorder = Recorder(_meta(scenario, builders), timeline=timeline, chunks=meshed)
     env = new_environment()
     pools = scenario.cluster.pools

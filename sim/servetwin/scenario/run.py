@@ -15,6 +15,7 @@ from servetwin.policies import plugin_behind
 from servetwin.results.result import Result
 from servetwin.results.store import LINKS_PICTURE, PICTURES, SCENARIO, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
+from servetwin.scenario.communication import communication_use
 from servetwin.scenario.interruption import Interruption, Stopped
 from servetwin.scenario.links import collective_uses, link_uses
 from servetwin.scenario.load import load, validate_mapping
@@ -222,12 +223,16 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
     return recorder.result(
         end_ps=end_ps,
         ledgers=cluster.ledger(end_ps),
+        stages_busy=cluster.stages_busy(),
         events=cluster.events,
         steps=cluster.steps,
         warnings=warnings,
         interrupted=cluster.interrupted,
         links=None if network.fabric is None else link_uses(network.fabric),
         collectives=lambda: collective_uses(network.layout, simulation.exchanges),
+        communication=lambda: [
+            communication_use(replica, what) for replica, what in enumerate(simulation.exchanges) if what is not None
+        ],
     )
 
 

@@ -3,10 +3,16 @@ from tests.unit.results.building import finish, ledger, meta, toy_run
 from tests.unit.results.test_summary import ended
 
 from servetwin.errors import InvariantError
-from servetwin.records import LEDGER_BUCKETS
+from servetwin.records import LEDGER_BUCKETS, SEGMENT_COLUMNS
 from servetwin.results import Recorder
+from servetwin.results.columns import ColumnStore
+from servetwin.results.communication import CommunicationTable
 from servetwin.results.ledger import HANDOFF_COSTS, Ledger
+from servetwin.results.links import CHUNK_COLUMNS
 from servetwin.units import PS_PER_S
+
+ALONE = CommunicationTable((), ColumnStore(SEGMENT_COLUMNS), ColumnStore(CHUNK_COLUMNS), ())
+"""GPUs that exchange nothing."""
 
 
 def two_pools():
@@ -21,7 +27,7 @@ def test_pools_and_total_add_up_to_every_gpu_second():
     run = two_pools()
     end = 10 * PS_PER_S
     replicas = [ledger(2, end, 4 * PS_PER_S), ledger(2, end), *(ledger(4, end, PS_PER_S) for _ in range(3))]
-    found = Ledger(run, replicas, end).document(finish(Recorder(meta()), end).table)
+    found = Ledger(run, replicas, end).document(finish(Recorder(meta()), end).table, ALONE)
     assert found["gpus"] == 16 and found["gpu_seconds"] == 160.0
     assert set(found["pools"]) == {"engines", "decode"}
     assert sum(found["total"]["seconds"].values()) == pytest.approx(160.0)
@@ -37,7 +43,7 @@ def test_hand_off_costs_are_those_of_the_buckets():
     spent["idle"] -= 3 * 10**11
     spent["recompute"] += 10**11
     spent["transfer_wait"] += 2 * 10**11
-    found = Ledger(meta(), [spent], PS_PER_S).document(finish(Recorder(meta()), PS_PER_S).table)
+    found = Ledger(meta(), [spent], PS_PER_S).document(finish(Recorder(meta()), PS_PER_S).table, ALONE)
     assert found["handoff_costs"]["recompute"] == 0.1 and found["handoff_costs"]["transfer_wait"] == 0.2
     assert found["handoff_costs"]["draft"] == 0.0
 

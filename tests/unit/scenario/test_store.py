@@ -134,3 +134,19 @@ def test_a_run_without_an_end_gets_a_number_of_requests(load_it: Load, base: dic
     base["run"] = {}
     base["workload"]["arrivals"] = {"process": "bursts", "size": 7}
     assert load_it(base).scenario.run.requests is None
+
+
+def test_ways_of_sharing_out_that_are_off_are_not_written(base: dict[str, Any], load_it: Load) -> None:
+    """So a scenario of a version without them has the hash that it had."""
+
+    def written(**parallel: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        base["cluster"]["parallel"] = parallel
+        (pool,) = to_mapping(load_it(base).scenario)["cluster"]["pools"]
+        return pool["parallel"], pool["engine"]
+
+    alone, engine = written()
+    assert alone == {"tensor": 1} and "pipeline_batches" not in engine
+    assert written(tensor=2, context=2)[0] == {"tensor": 2, "context": 2}
+    assert written(tensor=3, uneven_heads=True)[0] == {"tensor": 3, "uneven_heads": True}
+    split, engine = written(pipeline=2)
+    assert split == {"tensor": 1, "pipeline": 2} and engine["pipeline_batches"] == "vllm"
