@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servetwin.results.columns import ColumnStore
-from servetwin.results.exact import Floats, Ints
+from servetwin.results.exact import ExactBins, Floats, Ints
 from servetwin.results.exchanged import StepsByReplica
 from servetwin.units import PS_PER_S
 
@@ -96,13 +96,14 @@ class CommunicationTable:
 
 
 def _waited(use: CommunicationUse, steps: StepsByReplica, exposed_s: float) -> dict[str, Waited]:
+    """The kinds of one replica: whole numbers of equal steps first, so that it does not matter how these are cut into
+    segments."""
     columns, sizes = steps.sizes(use.replica, use.padded, use.context)
-    weights = np.zeros((len(columns["count"]), len(use.kinds)))
-    for size, times in zip(sizes, (use.by_tokens, use.by_rows, use.by_own), strict=True):
-        distinct, where = np.unique(size, return_inverse=True)
-        weights += times(distinct)[where]
-    useful = 1.0 - columns["recomputed"] / np.maximum(columns["tokens"], 1)
-    talking_s = columns["communication_ps"] * columns["count"] * useful * (use.gpus / PS_PER_S)
+    distinct, where = np.unique(np.stack(sizes, axis=1), axis=0, return_inverse=True)
+    where = where.reshape(-1)
+    tokens, rows, own = distinct.T
+    weights = use.by_tokens(tokens) + use.by_rows(rows) + use.by_own(own)
+    talking_s = use.gpus / PS_PER_S * _in_groups(where, len(distinct), _useful_ps(columns))
     priced_s = weights.sum(axis=1)
     parts = (weights * (talking_s / np.where(priced_s > 0, priced_s, 1.0))[:, np.newaxis]).sum(axis=0)
     talked_s = float(parts.sum())
@@ -110,9 +111,22 @@ def _waited(use: CommunicationUse, steps: StepsByReplica, exposed_s: float) -> d
         # A step that the end of the run cut off is in the ledger and in no segment.
         scale = exposed_s / talked_s if talked_s else 0.0
         return {kind: Waited(scale * float(part), 0.0) for kind, part in zip(use.kinds, parts, strict=True) if part}
-    distinct, where = np.unique(sizes[0], return_inverse=True)
     name, hand_offs = use.handed_on
-    under_way_s = float((hand_offs(distinct)[where, 0] * columns["count"]).sum()) * use.gpus
+    number = _in_groups(where, len(distinct), columns["count"])
+    under_way_s = use.gpus * float((hand_offs(tokens)[:, 0] * number).sum())
     waiting_s = max(exposed_s - talked_s, 0.0)
     found = {kind: Waited(float(part), 0.0) for kind, part in zip(use.kinds, parts, strict=True) if part}
     return found | {name: Waited(waiting_s, max(under_way_s - waiting_s, 0.0))}
+
+
+def _useful_ps(columns: Mapping[str, Ints]) -> Ints:
+    """By segment, its communication for tokens that were not computed before [ps]; those with others have one step."""
+    talking = columns["communication_ps"] * columns["count"]
+    return talking - talking * columns["recomputed"] // np.maximum(columns["tokens"], 1)
+
+
+def _in_groups(where: Ints, groups: int, values: Ints) -> Floats:
+    """The sum of the whole numbers of each group."""
+    bins = ExactBins(groups)
+    bins.add(where, values)
+    return np.array(bins.integers(), dtype=np.float64)
