@@ -12,7 +12,7 @@ class ReplicaLinks:
 
     Args:
         fabric: all links.
-        path: those over which the collectives of the replica go.
+        path: those over which the collectives of the replica go, each once for every flow as which it counts there.
         index: the replica's index.
     """
 
@@ -23,9 +23,9 @@ class ReplicaLinks:
         self._occupant: Occupant | None = None
 
     @property
-    def crowd(self) -> int:
-        """Who shares the fullest of the links with the replica while it works, itself included."""
-        return 1 if self._occupant is None else self._occupant.crowd
+    def crowd(self) -> float:
+        """How many share a lane of the fullest of the links while the replica works, itself included."""
+        return 1.0 if self._occupant is None else self._occupant.crowd
 
     def begin(self, changed: Callable[[int], None]) -> None:
         """The replica's work begins, now; ``changed`` is told who changes ``crowd``."""

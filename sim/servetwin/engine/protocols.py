@@ -63,8 +63,8 @@ class SharedLinks(Protocol):
     """The links over which a replica's collectives go, which others use too."""
 
     @property
-    def crowd(self) -> int:
-        """Who shares the fullest of the links with the replica while it works, itself included; 1 = it is alone."""
+    def crowd(self) -> float:
+        """How many share a lane of the fullest of the links while the replica works, itself included; 1 = nobody."""
 
     def begin(self, changed: Callable[[int], None]) -> None:
         """The replica's work begins, now.

@@ -69,9 +69,9 @@ class StepMaker:
             batch.version, held, rank.released, late, size, context, context,
         )  # fmt: skip
 
-    def sharing(self, step: PlannedStep, crowd: int) -> PlannedStep:
+    def sharing(self, step: PlannedStep, crowd: float) -> PlannedStep:
         """``step`` as it is when ``crowd`` share the links of its collectives."""
-        if crowd == 1:
+        if crowd == 1.0:
             return step
         shape = step.shape_after(0).sharing(1 / crowd)
         price = self._price(shape)

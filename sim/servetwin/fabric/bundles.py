@@ -101,7 +101,8 @@ class Component:
         self.bundles = bundles
         self.since_ps = now
         self.alive = True
-        others = {link.index: len(link.occupants) for bundle in bundles for link in bundle.links if link.occupants}
+        busy = {link for bundle in bundles for link in bundle.links if link.occupants}
+        others = {link.index: sum(link.occupants.values()) for link in busy}
         totals: dict[Link, int] = {}
         first = -1
         for bundle, rate in zip(bundles, _rates(bundles, capacities, others), strict=True):

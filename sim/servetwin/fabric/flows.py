@@ -12,7 +12,8 @@ instants are equal. Simultaneous ends are told in the order of the flows' indice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -31,21 +32,21 @@ class Occupant:
 
     Attributes:
         index: the replica's index.
-        links: the links.
-        crowd: flows and occupants on the fullest of its links, itself included.
+        links: by link, as how many flows it counts there.
+        crowd: how many share a lane of the fullest of its links, itself included.
     """
 
     __slots__ = ("crowd", "index", "links", "on_share")
 
-    def __init__(self, index: int, links: tuple[Link, ...], on_share: Callable[[int], None] | None) -> None:
+    def __init__(self, index: int, links: Mapping[Link, int], on_share: Callable[[int], None] | None) -> None:
         self.index = index
         self.links = links
         self.on_share = on_share
-        self.crowd = 1
+        self.crowd = 1.0
 
     @property
     def share(self) -> float:
-        """The part of the capacity that it has of its fullest link; 1.0 when alone."""
+        """The part of a lane that it has on its fullest link; 1.0 where it has lanes to itself."""
         return 1 / self.crowd
 
 
@@ -110,17 +111,17 @@ class Fabric:
         self._arm()
 
     def occupy(self, path: tuple[int, ...], index: int = 0, on_share: Callable[[int], None] | None = None) -> Occupant:
-        """From now on, a replica that sends collectives over ``path`` counts as one more flow on each of its links.
+        """From now on, a replica that sends collectives over ``path`` counts as a flow each time that a link is named.
 
         Args:
-            path: the links that it uses.
+            path: the links that it uses, one to the spine once for each of its NICs that does.
             index: the replica's index: who is told first of changes at the same instant.
             on_share: called whenever its ``share`` changes, except by this call itself, with the index of the replica
                 that comes or goes, or ``FLOW``: who is first at the same instant.
         """
-        links = tuple(self.links[link] for link in path)
+        links = Counter(self.links[link] for link in path)
         occupant = Occupant(index, links, on_share)
-        self._change_occupants(occupant, lambda link: link.occupants.update({occupant: None}), comes=True)
+        self._change_occupants(occupant, lambda link: link.occupants.update({occupant: links[link]}), comes=True)
         return occupant
 
     def release(self, occupant: Occupant) -> None:
@@ -218,7 +219,7 @@ class Fabric:
             component.alive = False
             self._form(component.bundles, now)
         if comes:
-            occupant.crowd = max((link.users for link in links), default=1)
+            occupant.crowd = max((link.crowd for link in links), default=1.0)
         self._tell_occupants(links, occupant.index)
         self._arm()
 
@@ -228,7 +229,7 @@ class Fabric:
         self._departed.clear()
         changed = []
         for occupant in dict.fromkeys(occupant for link in touched for occupant in link.occupants):
-            crowd = max(link.users for link in occupant.links)
+            crowd = max(link.crowd for link in occupant.links)
             if crowd != occupant.crowd:
                 occupant.crowd = crowd
                 changed.append(occupant)

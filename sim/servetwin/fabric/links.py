@@ -26,10 +26,11 @@ class Link:
         name: its name.
         bytes_per_s: capacity [B/s].
         capacity: capacity [rate units].
+        lanes: users that it carries at once without slowing them down.
         latency_ps: time until the first byte arrives [ps].
         bundles: the bundles of flows that cross it.
         flows: how many flows these have.
-        occupants: the replicas whose collectives use it.
+        occupants: the replicas whose collectives use it, and as how many flows each counts.
         rate: what the flows get together [rate units].
         bytes_finished: bytes of the flows that have been sent completely [B].
         overshoot: work that flows could have done between their exact end and the next whole picosecond [work units].
@@ -39,7 +40,8 @@ class Link:
 
     __slots__ = (
         "_since_ps", "_work", "bundles", "bytes_finished", "bytes_per_s", "capacity",
-        "change_rates", "change_times_ps", "flows", "index", "latency_ps", "name", "occupants", "overshoot", "rate",
+        "change_rates", "change_times_ps", "flows", "index", "lanes", "latency_ps", "name", "occupants", "overshoot",
+        "rate",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LinkSpec) -> None:
@@ -47,10 +49,11 @@ class Link:
         self.name = spec.name
         self.bytes_per_s = int(spec.bytes_per_s)
         self.capacity = self.bytes_per_s * RATE_UNIT
+        self.lanes = spec.lanes
         self.latency_ps = seconds_to_ps(spec.latency_s)
         self.bundles: dict[Bundle, None] = {}
         self.flows = 0
-        self.occupants: dict[Occupant, None] = {}
+        self.occupants: dict[Occupant, int] = {}
         self.rate = 0
         self.bytes_finished = 0
         self.overshoot = 0
@@ -60,9 +63,9 @@ class Link:
         self._work = 0
 
     @property
-    def users(self) -> int:
-        """Flows and occupants, which share the link equally where nothing else limits them."""
-        return self.flows + len(self.occupants)
+    def crowd(self) -> float:
+        """How many share a lane, in the mean; 1.0 where there are lanes for all."""
+        return max(1.0, (self.flows + sum(self.occupants.values())) / self.lanes)
 
     def set_rate(self, now: int, rate: int) -> None:
         """From ``now`` [ps] on the flows get ``rate`` [rate units] together."""

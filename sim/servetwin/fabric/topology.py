@@ -142,21 +142,21 @@ class Topology:
         """The links that the collectives of a group use, in ascending order; none for one GPU.
 
         Inside each domain the ports of its members. Between domains of one server PCIe; between servers the NIC of
-        each GPU, and between racks the links of their leaves to the spine.
+        each GPU, and between racks the links of their leaves to the spine, each as often as it has NICs below it.
         """
         members = Counter(self.domain(gpu) for gpu in gpus)
         servers = {self._server_of[gpu].index for gpu in gpus}
         racks = {self._server_of[gpu].rack for gpu in gpus}
-        used: set[int] = set()
+        used: list[int] = []
         for gpu in gpus:
             ports = self._ports[gpu]
             if members[self.domain(gpu)] > 1:
-                used |= {ports.nvlink_out, ports.nvlink_in}
+                used += (ports.nvlink_out, ports.nvlink_in)
             if len(members) > 1:
                 beyond = len(servers) > 1 or ports.pcie_out == _NONE
-                used |= {ports.nic_out, ports.nic_in} if beyond else {ports.pcie_out, ports.pcie_in}
+                used += (ports.nic_out, ports.nic_in) if beyond else (ports.pcie_out, ports.pcie_in)
             if len(racks) > 1:
-                used.update(self._leaves[self._leaf(gpu)])
+                used += self._leaves[self._leaf(gpu)]
         return tuple(sorted(used))
 
     def collective_way(self, a: int, b: int, beyond: bool) -> tuple[int, ...]:
@@ -214,8 +214,8 @@ class Topology:
         relay = server.first + rail
         return relay if rail < server.node.gpus and self.domain(relay) == self.domain(a) else a
 
-    def _add(self, name: str, bytes_per_s: float, latency_s: float) -> int:
-        self.links.append(Link(name, bytes_per_s, latency_s))
+    def _add(self, name: str, bytes_per_s: float, latency_s: float, lanes: int = 1) -> int:
+        self.links.append(Link(name, bytes_per_s, latency_s, lanes=lanes))
         return len(self.links) - 1
 
     def _add_ports(self, server: Server, local: int) -> _Ports:
@@ -236,16 +236,16 @@ class Topology:
         return _Ports(*nvlink, *pcie, nic_out, nic_in)
 
     def _add_leaves(self) -> dict[tuple[int, int], tuple[int, int]]:
-        below: dict[tuple[int, int], float] = {}
+        below: dict[tuple[int, int], list[float]] = {}
         for gpu, server in enumerate(self._server_of):
-            leaf = self._leaf(gpu)
-            below[leaf] = below.get(leaf, 0.0) + server.node.nic.bytes_per_s
+            below.setdefault(self._leaf(gpu), []).append(server.node.nic.bytes_per_s)
         leaves = {}
-        for (rack, rail), bytes_per_s in below.items():
+        for (rack, rail), nics in below.items():
             name = f"rack{rack}/rail{rail}" if self.network.rail_optimised else f"rack{rack}"
-            up = bytes_per_s / self.network.oversubscription
-            hop = self.network.hop_latency_s
-            leaves[rack, rail] = self._add(f"{name}/spine-up", up, hop), self._add(f"{name}/spine-down", up, hop)
+            up, hop = sum(nics) / self.network.oversubscription, self.network.hop_latency_s
+            leaves[rack, rail] = (
+                self._add(f"{name}/spine-up", up, hop, len(nics)), self._add(f"{name}/spine-down", up, hop, len(nics))
+            )  # fmt: skip
         self._uplinks = {link for pair in leaves.values() for link in pair}
         return leaves
 

@@ -87,12 +87,15 @@ class Link:
         bytes_per_s: bandwidth, one direction [B/s].
         latency_s: time until the first byte arrives [s].
         sources: a source for each figure.
+        lanes: so many NICs can use it at once, each at the speed that it is priced at: those below a leaf switch, where
+            it joins the leaf to the spine; else 1.
     """
 
     name: str
     bytes_per_s: float
     latency_s: float = 0.0
     sources: tuple[Source, ...] = ()
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True)

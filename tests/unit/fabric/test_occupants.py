@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.unit.fabric.networks import GB, MS, Network
 
-from servetwin.fabric.flows import FLOW, Occupant
+from servetwin.fabric.flows import FLOW, Fabric, Occupant
+from servetwin.kernel import new_environment
+from servetwin.specs import Link
 
 
 def test_its_share_is_that_of_a_flow_on_its_fullest_link() -> None:
@@ -84,3 +86,19 @@ def test_an_occupant_does_not_join_what_it_touches() -> None:
     network.send(0, "b", (1,), GB)
     network.send(0, "c", (1,), GB)
     assert network.run() == {"a": 200 * MS, "b": 300 * MS, "c": 300 * MS}
+
+
+def test_lanes_for_all_slow_nobody() -> None:
+    """A link to the spine with four NICs below it: two of one replica, one of another, then two transfers."""
+    env = new_environment()
+    fabric = Fabric(env, [Link("spine-up", 4 * GB, lanes=4)])
+    two, one = fabric.occupy((0, 0), 0), fabric.occupy((0,), 1)
+    assert (two.share, one.share) == (1.0, 1.0)
+    fabric.send((0,), GB, lambda: None)
+    assert (two.share, one.share) == (1.0, 1.0)
+    fabric.send((0,), GB, lambda: None)
+    # Five users of four lanes: each has 0.8 GB/s, and all together what the link has.
+    assert (two.share, one.share) == (4 / 5, 4 / 5)
+    assert [link.rate for link in fabric.links] == [fabric.links[0].capacity * 2 // 5]
+    env.run()
+    assert (two.share, one.share, env.now) == (1.0, 1.0, 1250 * MS)

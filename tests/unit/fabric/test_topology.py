@@ -131,6 +131,15 @@ def test_the_links_of_collectives(gpus: list[int], kinds: set[str]) -> None:
     assert list(links) == sorted(set(links))
 
 
+def test_a_link_to_the_spine_counts_for_each_nic_below_it() -> None:
+    cluster = topology(group(4), nodes_per_rack=2, oversubscription=4)
+    found = names(cluster, cluster.collective_links([0, 1, 2, 16]))
+    assert [found.count(f"rack{rack}/spine-up") for rack in (0, 1)] == [3, 1]
+    lanes = {link.name: link.lanes for link in cluster.links}
+    assert (lanes["rack0/spine-up"], lanes["rack0/spine-down"], lanes["node0/gpu0/nic-out"]) == (16, 16, 1)
+    assert {one.lanes for one in topology(group(4), nodes_per_rack=2, rail_optimised=True).links} == {1, 2}
+
+
 def test_collectives_in_one_server_without_nvlink_use_pcie() -> None:
     cluster = topology(group(1, per_domain=1))
     assert {name.rsplit("/", 1)[1] for name in names(cluster, cluster.collective_links([0, 1]))} == {
