@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 from servetwin.errors import CapacityError
 from servetwin.specs import Calibration, Gpu, GroupedAttention, LatentAttention, ModelSpec, MoeMlp, StateAttention
@@ -12,7 +13,7 @@ _MIB = 2**20
 _GIB = 2**30
 _USUAL_BLOCK = 16
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
-"""Parallel degrees that are tried."""
+"""Tensor degrees that are tried: most models have widths that others do not divide."""
 
 #: What sampling with top-p holds per row of logits and token of the vocabulary [B]: the logits in fp32 (4), sorted (4)
 #: with their places (8), the probabilities (4), their running sums (4), and the logits put back in order (4).
@@ -85,7 +86,7 @@ def check_context(model: ModelSpec, context: int) -> None:
 def kv_room(
     model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, gpu_memory_utilization: float,
     max_num_batched_tokens: int, block_size: int, calibration: Calibration, max_num_seqs: int = 1,
-    uneven_heads: bool = False,
+    uneven_heads: bool = False, advise: bool = True,
 ) -> KvRoom:  # fmt: skip
     """How many KV blocks fit beside the weights.
 
@@ -110,6 +111,7 @@ def kv_room(
         calibration: the engine's own needs.
         max_num_seqs: requests that run at a time at most; each holds the constant-size states of its layers.
         uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them counts.
+        advise: whether an error about weights that do not fit names the smallest degree at which there is room.
 
     Returns:
         the room of one rank.
@@ -146,8 +148,12 @@ def kv_room(
             f"the weights of {model.name} do not fit on {tensor} × {gpu.name}",
             path="parallel.tensor",
             found=f"{weight_bytes / _GIB:.1f} GiB per GPU, room for {(usable - least) / _GIB:.1f} GiB",
-            hint=_smallest_degree(model, weights, usable - least),
-        )
+            hint=_smallest_degree(
+                model, gpu, weights=weights, kv_cache=kv_cache, gpu_memory_utilization=gpu_memory_utilization,
+                max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, calibration=calibration,
+                max_num_seqs=max_num_seqs, uneven_heads=uneven_heads,
+            ) if advise else None,
+        )  # fmt: skip
     room = usable - overhead - weight_bytes
     states = max_num_seqs * state
     if states > room:
@@ -237,9 +243,16 @@ def _rotary_bytes(model: ModelSpec) -> float:
     return 2.0 * model.max_position * max(widths)
 
 
-def _smallest_degree(model: ModelSpec, weights: str, usable: float) -> str:
+def _smallest_degree(model: ModelSpec, gpu: Gpu, **settings: Any) -> str:
+    """The smallest tensor degree with room for a KV cache, and a smaller one that has it with a smaller step."""
+    smaller = ""
     for degree in DEGREES:
-        even = all(layer.attention.heads % degree == 0 for layer in model.layers)
-        if even and model.weight_bytes(weights, degree) < usable:
-            return f"tensor: {degree} is the smallest degree that fits"
-    return "no tensor degree up to 64 fits: use a GPU with more memory or weights of lower precision"
+        try:
+            kv_room(model, gpu, tensor=degree, advise=False, **settings)
+        except CapacityError as error:
+            if error.path in ("max_num_seqs", "max_num_batched_tokens") and not smaller:
+                smaller = f"tensor: {degree} fits with a lower {error.path}"
+            continue
+        return f"tensor: {degree} is the smallest degree that fits" + (f"; {smaller}" if smaller else "")
+    none = "no tensor degree up to 64 fits: use a GPU with more memory or weights of lower precision"
+    return smaller or none

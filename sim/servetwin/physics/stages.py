@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from servetwin.errors import CapacityError
-from servetwin.physics.memory import DEGREES, KvRoom, kv_room
+from servetwin.physics.memory import KvRoom, kv_room
 from servetwin.specs import Layer, ModelSpec
+
+_MOST_STAGES = 64
+"""Longer pipelines are no advice."""
 
 
 def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
@@ -123,11 +126,10 @@ def smallest_pipeline(model: ModelSpec, tensor: int, **settings: Any) -> int | N
         tensor: ranks that share out each stage.
         settings: what ``memory.kv_room`` is told besides.
     """
-    for degree in DEGREES:
-        if degree <= model.num_layers:
-            try:
-                stage_rooms(stage_models(model, degree), tensor, **settings)
-            except CapacityError:
-                continue
-            return degree
+    for degree in range(1, min(_MOST_STAGES, model.num_layers) + 1):
+        try:
+            stage_rooms(stage_models(model, degree), tensor, advise=False, **settings)
+        except CapacityError:
+            continue
+        return degree
     return None

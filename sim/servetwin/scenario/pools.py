@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,58 +9,12 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_context, check_tensor
 from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
+from servetwin.scenario.advice import DEGREE, MostGpus, most_gpus, placed_in
 from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
-
-_PLACES = {
-    "parallel.tensor": "parallel.tensor",
-    "parallel.pipeline": "parallel.pipeline",
-    "parallel.context": "parallel.context",
-    "gpu_memory_utilization": "engine.gpu_memory_utilization",
-    "max_num_seqs": "engine.max_num_seqs",
-    "max_num_batched_tokens": "engine.max_num_batched_tokens",
-    "block_size": "engine.block_size",
-}
-"""Where a pool has what physics names."""
-
-
-_DEGREE = re.compile(r"tensor: (\d+) is the smallest degree that fits")
-
-
-@contextmanager
-def placed_in(place: str, gpu: Gpu, stages: int = 1) -> Iterator[None]:
-    """Give errors of physics, which knows no scenario, the path of the pool, and no advice beyond a node.
-
-    Args:
-        place: the path of the pool.
-        gpu: its GPU.
-        stages: stages of its pipeline.
-    """
-    try:
-        yield
-    except CapacityError as error:
-        degree = _DEGREE.search(error.hint or "")
-        needed = 0 if degree is None else int(degree[1]) * stages
-        if needed > gpu.link_domain:
-            error.hint = (
-                f"it would need {needed} GPUs, more than the {gpu.link_domain} inside one node of {gpu.name}: "
-                "use a GPU with more memory, or weights of lower precision"
-            )
-        elif degree is not None and error.hint is not None:
-            error.hint = error.hint.replace("tensor:", f"{place}.parallel.tensor:")
-        elif error.hint is not None and error.hint.startswith("pipeline:"):
-            error.hint = f"{place}.parallel.{error.hint}"
-        elif error.hint is not None:
-            error.hint = error.hint.replace("gpu_memory_utilization", f"{place}.engine.gpu_memory_utilization")
-            error.hint = error.hint.replace("parallel.uneven_heads", f"{place}.parallel.uneven_heads")
-        if isinstance(error.allowed, list) and error.path == "parallel.tensor":
-            error.allowed = [degree for degree in error.allowed if int(degree) * stages <= gpu.link_domain]
-        if error.path in _PLACES:
-            error.path = f"{place}.{_PLACES[error.path]}"
-        raise
 
 
 def gpus_per_replica(parallel: Parallel) -> int:
@@ -86,6 +37,7 @@ class PoolParts:
         kv_cache: precision of the KV cache.
         context: groups of ``tensor`` GPUs that share out prompts.
         uneven_heads: whether ``tensor`` need not divide the query heads.
+        most: how many GPUs a replica can have.
     """
 
     reference: ModelReference
@@ -96,6 +48,7 @@ class PoolParts:
     stages: tuple[ModelSpec, ...]
     weights: str
     kv_cache: str
+    most: MostGpus
     context: int = 1
     uneven_heads: bool = False
 
@@ -132,7 +85,7 @@ class PoolParts:
             "max_num_seqs": engine.max_num_seqs,
             "uneven_heads": self.uneven_heads,
         }
-        with placed_in(place, self.gpu, len(self.stages)):
+        with placed_in(place, self.most, len(self.stages) * self.context):
             try:
                 return stage_rooms(self.stages, self.tensor, **settings)
             except CapacityError as error:
@@ -141,12 +94,12 @@ class PoolParts:
 
     def _advise(self, error: CapacityError, settings: dict[str, Any]) -> None:
         """Name the smallest pipeline where no tensor degree of a node makes the weights fit."""
-        tensor = _DEGREE.search(error.hint or "")
-        most = self.gpu.link_domain // len(self.stages)
-        if error.path != "parallel.tensor" or (tensor is not None and int(tensor[1]) <= most):
+        tensor = DEGREE.search(error.hint or "")
+        most = self.gpu.link_domain // (len(self.stages) * self.context)
+        if error.path != "parallel.tensor" or (tensor is not None and int(tensor[1]) <= most) or self.context > 1:
             return
         degree = smallest_pipeline(self.model, self.tensor, **settings)
-        if degree is not None and degree * self.tensor <= self.gpu.link_domain:
+        if degree is not None and degree * self.tensor <= self.most.gpus:
             error.hint = f"pipeline: {degree} is the smallest degree that fits"
 
     def whole_room(self, pool: Pool, place: str) -> KvRoom | None:
@@ -194,7 +147,8 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")
     _check_precision(kv_cache, KV_DTYPES, f"{place}.precision.kv_cache")
     gpu = catalog.gpu(pool.hardware)
-    _check_parallel(scenario, pool, place, model, gpu)
+    most = most_gpus(scenario.cluster.topology, str(pool.hardware), gpu, catalog)
+    _check_parallel(scenario, pool, place, model, gpu, most)
     return PoolParts(
         reference=reference,
         model=model,
@@ -205,12 +159,15 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         weights=model.running(weights),
         # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
         kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
+        most=most,
         context=pool.parallel.context,
         uneven_heads=pool.parallel.uneven_heads,
     )
 
 
-def _check_parallel(scenario: Scenario, pool: Pool, place: str, model: ModelSpec, gpu: Gpu) -> None:
+def _check_parallel(
+    scenario: Scenario, pool: Pool, place: str, model: ModelSpec, gpu: Gpu, most: MostGpus
+) -> None:  # fmt: skip
     """Refuse what the GPUs of a replica cannot share out."""
     parallel = pool.parallel
     if scenario.cluster.topology is None:
@@ -228,7 +185,7 @@ def _check_parallel(scenario: Scenario, pool: Pool, place: str, model: ModelSpec
             found=parallel.context,
             allowed=f"at most max_num_batched_tokens = {budget:,}",
         )
-    with placed_in(place, gpu, parallel.pipeline):
+    with placed_in(place, most, parallel.pipeline * parallel.context):
         check_tensor(model, parallel.tensor, parallel.uneven_heads)
         check_context(model, parallel.context)
         check_pipeline(model, parallel.pipeline)
@@ -236,7 +193,7 @@ def _check_parallel(scenario: Scenario, pool: Pool, place: str, model: ModelSpec
 
 def _check_node(parallel: Parallel, gpu: Gpu, place: str) -> None:
     """Refuse a replica that is larger than a link domain where nothing says how its servers are joined."""
-    most, taken = gpu.link_domain, 1
+    most, taken, beside = gpu.link_domain, 1, ""
     for field in ("tensor", "context", "pipeline"):
         degree = getattr(parallel, field)
         if taken * degree > most:
@@ -244,10 +201,12 @@ def _check_node(parallel: Parallel, gpu: Gpu, place: str) -> None:
                 f"a node of {gpu.name} has {most} GPUs, and nothing says how nodes are joined",
                 path=f"{place}.parallel.{field}",
                 found=degree,
-                allowed=f"at most {most // taken}" + (f" beside tensor: {parallel.tensor}" if taken > 1 else ""),
+                allowed=f"at most {most // taken}{beside}",
                 hint="cluster.topology: {} joins as many servers as it takes by their NICs",
             )
         taken *= degree
+        if degree > 1:
+            beside += f"{' and' if beside else ' beside'} {field}: {degree}"
 
 
 def _check_precision(value: str, known: tuple[str, ...], path: str) -> None:
