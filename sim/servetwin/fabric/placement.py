@@ -221,7 +221,8 @@ def _listed(topology: Topology, free: Sequence[_Free], demand: Demand, entries: 
     if whole and (len(whole) < len(entries) or demand.gpus % len(whole)):
         raise CapacityError(
             f"a replica of pool {demand.name} has {demand.gpus} GPUs, as many of each node that is named",
-            path=path, found=list(entries), allowed="nodes that divide its GPUs, or GPUs as [node, gpu]",
+            path=path, found=[entry if isinstance(entry, int) else list(entry) for entry in entries],
+            allowed="nodes that divide its GPUs, or GPUs as [node, gpu]",
         )  # fmt: skip
     if not whole and len(entries) != demand.gpus:
         raise CapacityError(

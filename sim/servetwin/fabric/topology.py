@@ -91,6 +91,8 @@ class Topology:
                 self._ports.append(self._add_ports(server, local))
         #: By rack and rail: the links from the leaf to the spine, and back.
         self._leaves: dict[tuple[int, int], tuple[int, int]] = self._add_leaves()
+        #: All of them.
+        self.spine = {link for pair in self._leaves.values() for link in pair}
 
     @property
     def gpus(self) -> int:
@@ -122,7 +124,7 @@ class Topology:
         path = self.path(a, b)
         if self._ports[b].nic_in not in path:
             return 0
-        return 3 if self._uplinks & set(path) else 1
+        return 3 if self.spine & set(path) else 1
 
     def path(self, a: int, b: int) -> tuple[int, ...]:
         """The links from GPU ``a`` to GPU ``b``; none from a GPU to itself."""
@@ -246,7 +248,6 @@ class Topology:
             leaves[rack, rail] = (
                 self._add(f"{name}/spine-up", up, hop, len(nics)), self._add(f"{name}/spine-down", up, hop, len(nics))
             )  # fmt: skip
-        self._uplinks = {link for pair in leaves.values() for link in pair}
         return leaves
 
 

@@ -68,9 +68,19 @@ def _idle_fields(options: TopologyOptions, layout: Layout, servers: Servers) -> 
         idle("hops-in-one-node", "hop_latency_us", _ONE_NODE)
     if options.oversubscription > 1 and not topology.uses_spine:
         idle("oversubscription-without-spine", "oversubscription", "nothing goes over the spine: there is one rack")
+    elif options.oversubscription > 1 and not topology.spine & _used(options, layout):
+        reason = "nothing goes over the spine: neither a replica nor other traffic leaves its leaf switches"
+        idle("oversubscription-without-spine", "oversubscription", reason)
     if options.placement == "spread" and tuple(place(topology, servers.demands)) == layout.placed:
         idle("spread-like-packed", "placement", "packed puts every replica on the same GPUs")
     return found
+
+
+def _used(options: TopologyOptions, layout: Layout) -> set[int]:
+    """The links that replicas and other traffic use."""
+    topology = layout.topology
+    used = {link for gpus in layout.placed for link in topology.collective_links(gpus)}
+    return used.union(*(links for traffic in options.background for links in paths_of(topology, traffic)))
 
 
 def _idle_background(options: TopologyOptions, layout: Layout) -> list[Idle]:

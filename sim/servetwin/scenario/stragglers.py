@@ -15,7 +15,9 @@ from servetwin.specs.health import HEALTHY, Health
 if TYPE_CHECKING:
     from servetwin.scenario.schema import Parallel, Pool, Scenario
 
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=1e-6, le=1)]
+"""A GPU with less is broken rather than slow."""
+
 Index = Annotated[int, Field(ge=0, le=MOST)]
 
 _PLACE = "cluster.stragglers"

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from servetwin.scenario.part import Count, Part
 from servetwin.units import MAX_S
 
-_MOST_NODES = 100_000
-"""Beyond this a number of servers is a slip of the keyboard."""
+_MOST_NODES = 10_000
+"""Beyond this a number of servers is a slip of the keyboard; so many take half a gigabyte of memory."""
+
+_LEAST_GB, _MOST_GB = 1e-9, 1e9
+"""A transfer has at least a byte; with more than an exabyte it is a slip too."""
 
 NodeCount = Annotated[int, Field(ge=1, le=_MOST_NODES)]
 Index = Annotated[int, Field(ge=0, le=_MOST_NODES)]
@@ -44,9 +47,9 @@ class BackgroundTraffic(Part):
 
     source: Index | GpuPlace = Field(alias="from")
     to: Index | GpuPlace
-    gigabytes: PositiveFloat
+    gigabytes: float = Field(ge=_LEAST_GB, le=_MOST_GB)
     start_s: float = Field(default=0.0, ge=0, le=MAX_S)
-    every_s: float | None = Field(default=None, ge=1e-6, le=MAX_S)
+    every_s: float | None = Field(default=None, ge=1e-3, le=MAX_S)
 
 
 class TopologyOptions(Part):

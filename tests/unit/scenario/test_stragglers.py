@@ -40,7 +40,8 @@ def _step_ms(scenario: dict[str, Any], step: Step) -> float:
         ({"replica": 1, "flops": 0.5}, "cluster.stragglers.0.replica", "0"),
         ({"gpu": 4, "flops": 0.5}, "cluster.stragglers.0.gpu", "0 to 3"),
         ({"gpu": 3}, "cluster.stragglers.0", "a share below 1 of flops, hbm or link"),
-        ({"flops": 0.0}, "cluster.stragglers.0.flops", "a number greater than 0"),
+        ({"flops": 0.0}, "cluster.stragglers.0.flops", "a number at least 1e-06"),
+        ({"link": 5e-324}, "cluster.stragglers.0.link", "a number at least 1e-06"),
         ({"hbm": 1.1}, "cluster.stragglers.0.hbm", "a number at most 1"),
     ],
 )

@@ -125,6 +125,10 @@ def test_pools_with_different_gpus_have_servers_of_their_own(load_it: Load, base
         ({"background": [{"from": [0, 8], "to": 1, "gigabytes": 1}]}, "background.0.from", "no such GPU"),
         ({"background": [{"from": [0, 1], "to": [0, 1], "gigabytes": 1}]}, "background.0.to", "one GPU to another"),
         ({"background": [{"from": 0, "gigabytes": 1}]}, "background.0.to", "missing"),
+        ({"background": [{"from": 0, "to": 1, "gigabytes": 1e-10}]}, "background.0.gigabytes", "out of range"),
+        ({"background": [{"from": 0, "to": 1, "gigabytes": 1e300}]}, "background.0.gigabytes", "out of range"),
+        ({"background": [{"from": 0, "to": 1, "gigabytes": 1e-9, "every_s": 1e-6}]}, "background.0.every_s", "range"),
+        ({"nodes": 100_000}, "nodes", "none of the values"),
         ({"background": [{"form": 0, "to": 1, "gigabytes": 1}]}, "background.0.form", "unknown field|missing"),
         ({"rails": True}, "rails", "unknown field"),
     ],
@@ -165,6 +169,17 @@ def test_what_has_no_effect_is_an_error_in_a_file(check: str, load_it: Load, wid
     with pytest.raises(ScenarioError, match="no effect") as caught:
         load_it(with_topology(wide, **topology))
     assert caught.value.path == f"cluster.topology.{field}"
+
+
+def test_oversubscription_needs_somebody_who_leaves_a_rack(load_it: Load, wide: dict[str, Any]) -> None:
+    racks = {"nodes": 2, "nodes_per_rack": 1, "oversubscription": 2}
+    with pytest.raises(ScenarioError, match="no effect") as caught:
+        load_it(with_topology(wide, **racks))
+    assert caught.value.path == "cluster.topology.oversubscription"
+    load_it(with_topology(wide, **racks, placement={"explicit": [[0, 1], [0, 1]]}))
+    background = [{"from": 0, "to": 1, "gigabytes": 1}, {"from": [1, 0], "to": [1, 1], "gigabytes": 1}]
+    with pytest.raises(ScenarioError, match="no effect"):
+        load_it(with_topology(wide, **racks, background=background[1:]))
 
 
 def test_what_has_no_effect_is_a_warning_in_an_override(load_it: Load, wide: dict[str, Any]) -> None:
