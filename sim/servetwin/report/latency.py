@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from servetwin.report.data import AnyResult, latency_data, title
-from servetwin.report.style import BLUE, GREEN, GREY, INK, RED, canvas, quiet, short
+from servetwin.report.style import BLUE, GREEN, GREY, INK, RED, canvas, label_numbers, label_shares, quiet, short
 from servetwin.results.exact import Floats
 
 _PANELS = (
@@ -77,7 +76,7 @@ def _panel(axes: Axes, metric: str, values: Floats, share: Floats, summary: Mapp
     for place, (key, entry) in enumerate(limits.items()):
         _limit(axes, key.split(".", 1)[1], entry, place)
     axes.set_ylim(0, 1.04)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    label_shares(axes.yaxis)
     axes.set_xlabel(f"ms{_beyond(values, high)}")
 
 
@@ -113,7 +112,7 @@ def _scale(
         spread = high - least
         low = max(least - 0.05 * spread, 0.0) if least > 0.35 * high else 0.0
         high = max(high, low + (p99 - low) / _P99_AT)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    label_numbers(axes.xaxis)
     axes.set_xlim(low, high)
     return low, high
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from servetwin.results.store import replacing
 
@@ -75,6 +77,16 @@ def quiet(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
+
+
+def label_shares(axis: Axis) -> None:
+    """Label an axis of shares in per cent, with no more digits than its ticks need."""
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
+
+
+def label_numbers(axis: Axis) -> None:
+    """Label an axis without exponents, and with commas between thousands."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def short(value: float) -> str:

@@ -6,10 +6,21 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
 from servetwin.report.data import AnyResult, TimelineData, coarser, timeline_data, title
-from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, canvas, quiet
+from servetwin.report.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    RED,
+    canvas,
+    label_numbers,
+    label_shares,
+    quiet,
+)
 from servetwin.results.exact import Floats
 
 _MOST_INTERVALS = 200
@@ -35,6 +46,7 @@ def draw_timeline(result: AnyResult, path: Path) -> None:
             axes.set_ylim(bottom=0)
             axes.margins(x=0)
         panels[-1].set_xlabel("simulated time [s]")
+        label_numbers(panels[-1].xaxis)
         panels[-1].set_xlim(data.edges_s[0], data.edges_s[-1])
 
 
@@ -68,7 +80,7 @@ def _requests(axes: Axes, data: TimelineData) -> None:
 def _tokens(axes: Axes, data: TimelineData) -> None:
     _line(axes, data, _rate(data, "prefill_tokens"), ORANGE, "prompt (computed)")
     _line(axes, data, _rate(data, "output_tokens"), BLUE, "output")
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    label_numbers(axes.yaxis)
     axes.set_ylabel("tokens / s")
     _legend(axes, "Token throughput")
 
@@ -86,7 +98,7 @@ def _share(axes: Axes, data: TimelineData, name: str, colour: str, label: str) -
     if len(values) > 1:
         axes.stairs(values.max(axis=0), data.edges_s, baseline=values.min(axis=0), fill=True, color=colour, alpha=0.22)
     _line(axes, data, values.mean(axis=0), colour, label)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    label_shares(axes.yaxis)
 
 
 def _kv(axes: Axes, data: TimelineData) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, RED, canvas, quiet, short
+from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, RED, canvas, label_numbers, quiet, short
 
 _UNUSED = ("idle", "down")
 _LEAST_SHARE = 0.0005
@@ -128,6 +128,7 @@ def _draw_panel(axes: Axes, name: str, bars: list[Step]) -> None:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlim(begin, highest + 0.2 * span)
+    label_numbers(axes.xaxis)
     axes.set_xlabel("GPU-seconds in use" + (f" (the axis starts at {short(begin)})" if begin else ""))
 
 

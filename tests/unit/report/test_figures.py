@@ -8,8 +8,10 @@ from tests.unit.results.test_summary import ended
 from servetwin.report.data import coarser, latency_data, timeline_data
 from servetwin.report.figures import draw
 from servetwin.report.latency import _crossed
-from servetwin.report.link_data import busiest
+from servetwin.report.link_data import LinkLoad, busiest
+from servetwin.report.links import _draw_kind, intervals
 from servetwin.report.roofline import buckets
+from servetwin.report.style import label_numbers, label_shares
 from servetwin.results import Recorder, load
 from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
@@ -94,6 +96,39 @@ def test_links_that_carry_the_same_are_drawn_once():
         "rack0/spine-up",
     ]
     assert [load.alike for load in loads[:2]] == [["node0/gpu15/link-out"], ["node0/gpu13/link-out"]]
+
+
+@pytest.mark.parametrize(
+    ("end_s", "edges_s"),
+    [(3.0, [0, 1, 2, 3]), (3.4, [0, 1, 2, 3.4]), (3.6, [0, 1, 2, 3, 3.6]), (1.2, [0, 1.2]), (0.3, [0, 0.3])],
+)
+def test_what_little_is_left_at_the_end_is_no_interval_of_its_own(end_s, edges_s):
+    assert intervals(end_s, 1.0) == pytest.approx(edges_s)
+
+
+def test_links_of_a_kind_have_one_scale_whose_ticks_all_differ():
+    """A NIC that hardly does anything has a scale to read as well."""
+    edges, figure = np.array([0.0, 1.0]), Figure()
+
+    def load(name, share):
+        return LinkLoad(name, 1e9, edges[:1], edges[1:], np.array([share / 4]), np.array([share]))
+
+    panels = figure.subplots(1, 3, squeeze=False).ravel().tolist()
+    _draw_kind(panels, [load("node0/gpu0/nic-out", 4e-4), load("node0/gpu0/nic-in", 1e-4)], edges)
+    assert panels[0].get_ylim() == panels[1].get_ylim() and panels[0].get_ylim()[1] > 5e-4
+    assert [axes.axison for axes in panels] == [True, True, False]
+    figure.draw_without_rendering()
+    ticks = [label.get_text() for label in panels[1].get_yticklabels()]
+    assert len(ticks) > 2 and len(set(ticks)) == len(ticks)
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0, "0%"), (0.003, "0.3%"), (0.06, "6%"), (0.125, "12.5%"), (1, "100%")])
+def test_ticks_of_shares_have_no_more_digits_than_they_need(share, shown):
+    axes = Figure().subplots()
+    label_shares(axes.yaxis)
+    label_numbers(axes.xaxis)
+    assert axes.yaxis.get_major_formatter()(share) == shown
+    assert axes.xaxis.get_major_formatter()(12500.5) == "12,500.5"
 
 
 @pytest.mark.parametrize("warmup", [0, 30])
