@@ -11,15 +11,13 @@ from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
 from servetwin.physics.protocols import StepShape
 from servetwin.scenario.engine_settings import captured
-from servetwin.scenario.network import layout_of
 from servetwin.scenario.pools import PoolParts, pool_parts
-from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
+from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
-from servetwin.scenario.stragglers import stage_health
-from servetwin.specs import ModelSpec, Span
-from servetwin.specs.health import HEALTHY, Health
+from servetwin.specs import ModelSpec
 from servetwin.studies.explain_pipeline import StagedStep, shape_on
+from servetwin.studies.explain_replicas import OtherReplicas
 from servetwin.studies.step import Step
 from servetwin.units import PS_PER_US
 
@@ -44,8 +42,8 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     pool = scenario.cluster.pools[index]
     place = f"cluster.pools.{index}"
     parts = pool_parts(scenario, pool, place, catalog)
-    first = sum(other.replicas or 1 for other in scenario.cluster.pools[:index])
-    span = _span(scenario, catalog, first)
+    others = OtherReplicas(scenario, index, parts, catalog)
+    span = others.first_span
     prices = price_steps(scenario, parts, span=span)
     shape = step.shape(prices.windows, captured(pool))
     staged = StagedStep(scenario, parts, prices, shape, span) if len(parts.stages) > 1 else None
@@ -53,7 +51,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     priced = [prices] if staged is None else staged.prices
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains"))
-    slow = _stragglers(scenario, pool, parts, shape, first, span)
+    slow = others.stragglers(shape)
     return {
         "inputs": _inputs(scenario, pool, parts, step, shape),
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
@@ -71,6 +69,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
             *_warnings(pool, step, shape, memory),
             *dict.fromkeys(remark for one in priced for remark in one.remarks()),
             *notes,
+            *others.lying_otherwise(shape),
             *(
                 f"in replica {one['replica']} a GPU is slow: this step takes {one['longer']:.1%} longer there "
                 f"({one['total_us'] / 1000:.2f} ms)"
@@ -90,12 +89,6 @@ def _pool_index(scenario: Scenario, name: str | None) -> int:
             "there is no pool of that name", path="--pool", found=name, allowed=names, nearest=nearest_name(name, names)
         )
     return names.index(name)
-
-
-def _span(scenario: Scenario, catalog: Catalog, replica: int) -> Span | None:
-    """How the GPUs of a replica lie; None in one link domain, as they do without a topology."""
-    options, pools = scenario.cluster.topology, scenario.cluster.pools
-    return None if options is None else layout_of(options, pools, catalog).span_across(replica)
 
 
 def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape: StepShape) -> dict[str, Any]:
@@ -280,32 +273,6 @@ def _warnings(pool: Pool, step: Step, shape: StepShape, memory: dict[str, Any]) 
             f"and this step needs {memory['kv_needed_tokens']:,}"
         )
     return found
-
-
-def _stragglers(
-    scenario: Scenario, pool: Pool, parts: PoolParts, shape: StepShape, first: int, span: Span | None
-) -> list[dict[str, Any]]:
-    """What the step takes in the replicas of the pool in which all wait for a slow GPU [us], and how much longer."""
-    healthy = _step_ps(scenario, parts, shape, span, (HEALTHY,) * len(parts.stages))
-    found = []
-    for replica in range(first, first + (pool.replicas or 1)):
-        health = stage_health(scenario.cluster.stragglers, replica, pool.parallel)
-        if any(one != HEALTHY for one in health):
-            slow = _step_ps(scenario, parts, shape, span, health)
-            found.append({"replica": replica, "total_us": slow / PS_PER_US, "longer": slow / healthy - 1})
-    return found
-
-
-def _step_ps(
-    scenario: Scenario, parts: PoolParts, shape: StepShape, span: Span | None, health: Sequence[Health]
-) -> int:
-    """The step on all stages, the hand-offs between them included [ps]."""
-    whole = price_steps(scenario, parts, span=span, health=health[0])
-    if len(parts.stages) == 1:
-        return whole.price(shape).total_ps
-    stages = [price_steps(scenario, parts, stage, span, one) for stage, one in zip(parts.stages, health, strict=True)]
-    pipeline = price_pipeline(whole, stages, price_hand_offs(scenario, parts, span, health))
-    return pipeline.price(shape).total_ps + sum(pipeline.hand_offs(shape))
 
 
 def _other_pools(scenario: Scenario, chosen: str | None) -> list[str]:

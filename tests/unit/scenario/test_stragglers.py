@@ -125,6 +125,29 @@ def test_explain_says_what_the_step_takes_there(base: dict[str, Any]) -> None:
         assert text.startswith("in replica 1 a GPU is slow: this step takes ")
 
 
+def test_explain_reckons_with_where_the_other_replicas_lie(base: dict[str, Any]) -> None:
+    """The second replica lies on two servers: there its step takes longer, and its straggler comes on top."""
+    step, catalog = Step.of(8, 1000, None), Catalog()
+    near, far = ([[0, gpu] for gpu in range(4)], [[0, 4], [0, 5], [1, 0], [1, 1]])
+
+    def explained(*replicas: Any, **slow: float) -> dict[str, Any]:
+        base["cluster"] |= {
+            "replicas": len(replicas), "topology": {"nodes": 2, "placement": {"explicit": list(replicas)}},
+        }  # fmt: skip
+        stragglers = [{"replica": len(replicas) - 1, "gpu": 2, **slow}] if slow else []
+        return explain(validate_mapping(_with(base, *stragglers)), step, catalog)
+
+    alone = explained(far)["step"]["total_us"]
+    here = explained(near, far)
+    (text,) = [text for text in here["warnings"] if "otherwise" in text]
+    more = f"{alone / here['step']['total_us'] - 1:.1%}"
+    assert text == f"the GPUs of replica 1 lie otherwise: this step takes {more} longer there ({alone / 1000:.2f} ms)"
+    (slow,) = explained(near, far, hbm=0.5)["stragglers"]
+    assert slow == explained(far, hbm=0.5)["stragglers"][0] | {"replica": 1}
+    assert slow["total_us"] == pytest.approx(alone * (1 + slow["longer"]))
+    assert not [text for text in explained(far)["warnings"] if "otherwise" in text]
+
+
 @pytest.mark.parametrize("parallel", [{"tensor": 2}, {"tensor": 2, "pipeline": 2}, {"context": 2}])
 def test_levels(base: dict[str, Any], parallel: dict[str, int], tmp_path: Any) -> None:
     base["cluster"]["replicas"] = 2
