@@ -69,12 +69,14 @@ def _latencies(account: Account) -> list[str]:
 
 
 def _cost(account: Account, reference_gpu_s: float) -> str:
-    kinds = [(bucket, account.ledger[bucket]) for bucket in COSTS if account.ledger[bucket] > 0]
-    kinds = [(bucket, spent) for bucket, spent in kinds if spent >= _LEAST_SHARE * reference_gpu_s]
+    """What handing work on costs more, and then what it costs less."""
+    kinds = [(bucket.replace("_", " "), account.ledger[bucket]) for bucket in COSTS]
+    kinds = [(kind, spent) for kind, spent in kinds if spent and abs(spent) >= _LEAST_SHARE * reference_gpu_s]
     if not kinds:
         return "handing work on costs nothing measurable"
-    parts = [f"{number(spent)} GPU-s of {bucket.replace('_', ' ')}" for bucket, spent in kinds]
-    return f"handing work on costs {_joined(parts)}, included in that"
+    more = [f"{number(spent)} GPU-s of {kind}" for kind, spent in kinds if spent > 0]
+    less = [f"{number(-spent)} GPU-s less of {kind}" for kind, spent in kinds if spent < 0]
+    return f"handing work on costs {_joined(more + less)}, included in that"
 
 
 def _interval(interval: Interval, sign: int) -> str:

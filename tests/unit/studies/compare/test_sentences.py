@@ -41,6 +41,16 @@ def test_costs_are_taken_off_what_is_saved() -> None:
     )
 
 
+def test_costs_that_went_down_are_told_too() -> None:
+    """A pipeline that gives way to tensor ranks: more exchange, no bubble."""
+    found = sentence("tp16", account(hbm=5, exposed_communication=20, bubble=-30), 100)
+    assert found == (
+        "tp16 saves 5 GPU-s (−5.0 %); handing work on costs 20 GPU-s of exposed communication and 30 GPU-s less of "
+        "bubble, included in that."
+    )
+    assert "costs 30 GPU-s less of bubble, included" in sentence("it", account(bubble=-30), 100)
+
+
 def test_what_takes_more() -> None:
     found = sentence("it", account(Interval(-1, -inf, inf), gpu=Interval(5, 4, 6), hbm=5), 100)
     assert found == (
