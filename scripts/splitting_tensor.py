@@ -211,7 +211,8 @@ def draw_equal(path: Path) -> None:
     from servetwin.report.style import BLUE, GREEN, ORANGE, RED, canvas
 
     subtitle = (
-        "the same requests through each · dashed: the limit of the SLO, 50 ms a token · the lines end in overload"
+        "the same requests through each · dashed: the limit of the SLO, 50 ms a token · a line that ends early: "
+        "overload beyond"
     )
     with canvas(11, 4.4, "llama-3.1-70b on eight H100: mean time per output token [ms]", subtitle, path) as figure:
         for axes, weights in zip(figure.subplots(1, 2, sharey=True), PRECISIONS, strict=True):

@@ -175,8 +175,15 @@ def test_405b_by_its_shapes() -> None:
     assert servers.nic_bytes_per_token(PP_BF16) == handed
     assert servers.nic_bytes_per_token(TWO_FP8) == 0
     assert says(f"sends {(reduced + gathered) / 1e6:.1f} MB") and says(f"{(reduced + gathered) / handed:.0f} times")
-    for layout in (TP_BF16, TP_FP8):
-        assert 0.04 < servers.nic_use(layout, servers.at(layout, servers.highest(layout))) < 0.07
+    assert says("uses 6 to 8 % of them")
+    for layout, most in ((TP_BF16, 2.0), (TP_FP8, 2.0), (PP_BF16, 1.05)):
+        # Small messages go along the tree with twice the bytes; batches are padded to the captured sizes.
+        reached = servers.at(layout, servers.highest(layout))
+        tokens_per_s = reached.summary["total_throughput_tokens_per_s"]
+        least = servers.nic_bytes_per_token(layout) * tokens_per_s / (8 * 50e9)
+        assert least < servers.nic_use(reached) < most * least
+        assert layout is PP_BF16 or 0.06 < servers.nic_use(reached) < 0.08
+    assert servers.nic_use(servers.at(TWO_FP8, servers.highest(TWO_FP8))) == 0
 
 
 def test_405b_in_steps() -> None:
