@@ -80,7 +80,7 @@ class Executor(EngineProcess):
             noise,
         )
         self.accounts = StepAccounts(index, rank, step_time, log)
-        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts)
+        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts, links)
         self._step_time = step_time
         self._strict = strict
         self._skip_ahead = stepping == SKIP_AHEAD and noise is None
@@ -99,9 +99,6 @@ class Executor(EngineProcess):
         self._may_cut = False
         #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
         self._put_off = False
-        self._links = links
-        #: Whether the links know that work is under way.
-        self._begun = False
         #: Whether the run ends where the share of the links changes, in the middle of planned steps.
         self._reshare = False
         env.process(self._run())
@@ -261,20 +258,6 @@ class Executor(EngineProcess):
         return True
 
     # -- links that others use too -------------------------------------------------------------------------------
-
-    def _sharing(self, step: PlannedStep) -> PlannedStep:
-        """``step``, which starts now or later in the run that starts now, with today's share of the links."""
-        links = self._links
-        assert links is not None
-        if not self._begun:
-            self._begun = True
-            links.begin(self._share_changed)
-        return self.rank.steps.sharing(step, links.crowd)
-
-    def _leave_links(self) -> None:
-        assert self._links is not None
-        self._begun = False
-        self._links.end()
 
     def _share_changed(self, cause: int) -> None:
         """Another replica (``cause``) or a transfer (-1) changes the share of the links, now: steps that start after

@@ -15,7 +15,6 @@ from servetwin.engine.audit import audit_rank
 from servetwin.engine.lane import Lane
 from servetwin.engine.look_ahead import LookAhead
 from servetwin.engine.pipeline_accounts import PipelineAccounts
-from servetwin.engine.plan import PlannedStep
 from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import (
     EVERY_OPERATION,
@@ -81,7 +80,7 @@ class PipelinedExecutor(EngineProcess):
             settings, steps, scheduler, log.gap, on_finished, lambda: env._now, self._returning, connector, noise
         )
         self.accounts = PipelineAccounts(index, rank, step_time, log)
-        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts)
+        super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts, links)
         self._step_time = step_time
         order = priority(BOUNDARY, index)
         stages = settings.stages
@@ -103,9 +102,6 @@ class PipelinedExecutor(EngineProcess):
         self._looking = False
         #: Tokens of KV cache in use since the last plan.
         self._held = 0
-        self._links = links
-        #: Whether the links know that work is under way.
-        self._begun = False
         env.process(self._run())
 
     # -- what others call ----------------------------------------------------------------------------------------
@@ -217,20 +213,6 @@ class PipelinedExecutor(EngineProcess):
         return rank.blocked[0] >= 0 and settings.reserve_full_prompt and settings.chunked_prefill
 
     # -- links that others use too -------------------------------------------------------------------------------
-
-    def _sharing(self, step: PlannedStep) -> PlannedStep:
-        """``step``, which is scheduled now, with today's share of the links."""
-        links = self._links
-        assert links is not None
-        if not self._begun:
-            self._begun = True
-            links.begin(self._share_changed)
-        return self.rank.steps.sharing(step, links.crowd)
-
-    def _leave_links(self) -> None:
-        assert self._links is not None
-        self._begun = False
-        self._links.end()
 
     def _share_is_settled(self) -> bool:
         """Whether all that is in flight has today's share, which what follows it will have too."""

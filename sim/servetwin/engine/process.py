@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from servetwin.engine.protocols import EngineSettings
+from servetwin.engine.plan import PlannedStep
+from servetwin.engine.protocols import EngineSettings, SharedLinks
 from servetwin.engine.rank import Rank
 from servetwin.kernel import Environment
 from servetwin.request import REJECTED, Request
@@ -38,6 +39,7 @@ class EngineProcess(ABC):
         on_finished: told of each request that ends here, with the visible time of its last token [ps].
         gpus: GPUs of the replica, or of each stage of its pipeline.
         books: its books.
+        links: the links of its collectives where others use them too, or None.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class EngineProcess(ABC):
         on_finished: Callable[[Request, int], None],
         gpus: int,
         books: Accounts,
+        links: SharedLinks | None,
     ) -> None:
         self.index = index
         self.gpus = gpus
@@ -57,6 +60,9 @@ class EngineProcess(ABC):
         self._env = env
         self._on_finished = on_finished
         self._books = books
+        self._links = links
+        #: Whether the links know that work is under way.
+        self._begun = False
         self._front_end_ps = 0
         #: The longest prompt + output that can run here.
         self._most_tokens = min(settings.max_model_len, (settings.num_blocks - 1) * settings.block_size + 1)
@@ -115,6 +121,25 @@ class EngineProcess(ABC):
     @abstractmethod
     def _disturb(self, ready_ps: int) -> None:
         """Something may change what runs from ``ready_ps`` [ps] on."""
+
+    @abstractmethod
+    def _share_changed(self, cause: int) -> None:
+        """Another replica (``cause``) or a transfer (-1) changes the share of the links, now."""
+
+    def _sharing(self, step: PlannedStep) -> PlannedStep:
+        """``step``, which belongs to what starts now, with today's share of the links."""
+        links = self._links
+        assert links is not None
+        if not self._begun:
+            self._begun = True
+            links.begin(self._share_changed)
+        return self.rank.steps.sharing(step, links.crowd)
+
+    def _leave_links(self) -> None:
+        """There is nothing to do: others have the links to themselves."""
+        assert self._links is not None
+        self._begun = False
+        self._links.end()
 
     def _returning(self) -> None:
         """A request is back from a connector, now: it takes part as soon as one that arrives now could."""

@@ -16,7 +16,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     NonNegativeInt,
-    PositiveFloat,
     SerializeAsAny,
     model_validator,
 )
@@ -26,6 +25,7 @@ from servetwin.policies.admission import Always
 from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
 from servetwin.scenario.part import MOST, Count, Part
+from servetwin.scenario.slo import Slo
 from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import TopologyOptions
 from servetwin.units import MAX_S
@@ -235,43 +235,6 @@ class Cluster(Part):
     topology: TopologyOptions | None = None
     slowdown: float = Field(default=1.0, ge=1, le=1000)
     stragglers: tuple[Straggler, ...] = Field(default=(), strict=False)
-
-
-class Limits(Part):
-    """Limits on the distribution of a metric [ms]."""
-
-    mean: PositiveFloat | None = None
-    p50: PositiveFloat | None = None
-    p90: PositiveFloat | None = None
-    p95: PositiveFloat | None = None
-    p99: PositiveFloat | None = None
-    max: PositiveFloat | None = None
-
-
-class Goodput(Part):
-    """Limits that a single request must meet, all of them, to count as good [ms]."""
-
-    ttft_ms: PositiveFloat | None = None
-    tpot_ms: PositiveFloat | None = None
-    e2e_ms: PositiveFloat | None = None
-
-
-class Slo(Part):
-    """What the service has promised.
-
-    Attributes:
-        ttft_ms: time to first token.
-        tpot_ms: time per output token.
-        itl_ms: gaps between tokens.
-        e2e_ms: end to end.
-        goodput: limits per request.
-    """
-
-    ttft_ms: Limits | None = None
-    tpot_ms: Limits | None = None
-    itl_ms: Limits | None = None
-    e2e_ms: Limits | None = None
-    goodput: Goodput | None = None
 
 
 class Run(Part):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from servetwin.physics.collectives import Send, stage_span
 from servetwin.physics.communication import Exchange
+from servetwin.physics.hand_off import HAND_OFF
 from servetwin.physics.itemize import COLUMNS, Item, itemize
 from servetwin.physics.memory import KvRoom
-from servetwin.physics.operators import ACTIVATION_BYTES
-from servetwin.physics.pipeline import HANDED_ON
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.pools import PoolParts
@@ -18,8 +16,6 @@ from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_ste
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.specs import ModelSpec, Span
 from servetwin.units import PS_PER_US
-
-HAND_OFF = "hand-off"
 
 
 class StagedStep:
@@ -42,14 +38,16 @@ class StagedStep:
     ) -> None:
         self._parts = parts
         self.prices = [price_steps(scenario, parts, stage, span) for stage in parts.stages]
-        pipeline = price_pipeline(whole, self.prices, price_hand_offs(scenario, parts, span))
+        hand_offs = price_hand_offs(scenario, parts, span)
+        pipeline = price_pipeline(whole, self.prices, hand_offs)
         self._hand_offs = pipeline.hand_offs(shape)
         self._stages = [itemize(prices, shape_on(prices, whole, shape), parts.gpu) for prices in self.prices]
         self.items = _merged(self._stages)
-        wire = len(self._hand_offs) * HANDED_ON * ACTIVATION_BYTES * shape.padded_tokens * parts.model.hidden
-        wire /= parts.tensor
-        floor_s = Send(parts.gpu, parts.calibration, stage_span(span, parts.tensor)).bound(wire)
-        item = Item(HAND_OFF, len(self._hand_offs), wire_bytes=wire, wire_s=floor_s, floor_s=floor_s)
+        sent = [one for hand_off in hand_offs for one in hand_off.sent(shape.padded_tokens)]
+        floor_s = sum(one.bound_s for one in sent)
+        item = Item(
+            HAND_OFF, len(sent), wire_bytes=sum(one.wire_bytes for one in sent), wire_s=floor_s, floor_s=floor_s
+        )
         item.ps[COLUMNS["link"]] = sum(self._hand_offs)
         self.items.append(item)
 
