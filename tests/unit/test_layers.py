@@ -113,14 +113,14 @@ def test_protocols_stand_on_the_bottom_only(name: str) -> None:
             assert target.split(".")[1] in BOTTOM, f"{path}:{line}"
 
 
-def test_only_build_puts_engines_together() -> None:
+def test_one_module_puts_engines_together() -> None:
     users = {
         str(path.relative_to(ROOT))
         for path in modules()
         for name, _ in imported(path)
         if name == "servetwin.engine.executor"
     }
-    assert users <= {"scenario/build.py", "cluster/replica.py"}
+    assert users == {"scenario/pool_builder.py"}
 
 
 def test_the_table_has_no_cycle() -> None:
