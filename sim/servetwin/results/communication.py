@@ -99,11 +99,10 @@ def _waited(use: CommunicationUse, steps: StepsByReplica, exposed_s: float) -> d
     """The kinds of one replica: whole numbers of equal steps first, so that it does not matter how these are cut into
     segments."""
     columns, sizes = steps.sizes(use.replica, use.padded, use.context)
-    distinct, where = np.unique(np.stack(sizes, axis=1), axis=0, return_inverse=True)
-    where = where.reshape(-1)
-    tokens, rows, own = distinct.T
-    weights = use.by_tokens(tokens) + use.by_rows(rows) + use.by_own(own)
-    talking_s = use.gpus / PS_PER_S * _in_groups(where, len(distinct), _useful_ps(columns))
+    distinct, where = _equal(sizes)
+    tokens, rows, own = distinct
+    weights = _by_size(use.by_tokens, tokens) + _by_size(use.by_rows, rows) + _by_size(use.by_own, own)
+    talking_s = use.gpus / PS_PER_S * _in_groups(where, len(tokens), _useful_ps(columns))
     priced_s = weights.sum(axis=1)
     parts = (weights * (talking_s / np.where(priced_s > 0, priced_s, 1.0))[:, np.newaxis]).sum(axis=0)
     talked_s = float(parts.sum())
@@ -112,11 +111,25 @@ def _waited(use: CommunicationUse, steps: StepsByReplica, exposed_s: float) -> d
         scale = exposed_s / talked_s if talked_s else 0.0
         return {kind: Waited(scale * float(part), 0.0) for kind, part in zip(use.kinds, parts, strict=True) if part}
     name, hand_offs = use.handed_on
-    number = _in_groups(where, len(distinct), columns["count"])
-    under_way_s = use.gpus * float((hand_offs(tokens)[:, 0] * number).sum())
+    number = _in_groups(where, len(tokens), columns["count"])
+    under_way_s = use.gpus * float((_by_size(hand_offs, tokens)[:, 0] * number).sum())
     waiting_s = max(exposed_s - talked_s, 0.0)
     found = {kind: Waited(float(part), 0.0) for kind, part in zip(use.kinds, parts, strict=True) if part}
     return found | {name: Waited(waiting_s, max(under_way_s - waiting_s, 0.0))}
+
+
+def _equal(sizes: tuple[Ints, Ints, Ints]) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+    """The different triples among the segments' sizes, and which of them each segment has."""
+    tokens, rows, own = sizes
+    wide, deep = (int(values.max(initial=0)) + 1 for values in (rows, own))
+    keys, where = np.unique((tokens * wide + rows) * deep + own, return_inverse=True)
+    return (keys // (wide * deep), keys // deep % wide, keys % deep), where
+
+
+def _by_size(times: Times, sizes: Ints) -> Floats:
+    """A row for each size, asked for once where sizes are equal."""
+    distinct, where = np.unique(sizes, return_inverse=True)
+    return times(distinct)[where]
 
 
 def _useful_ps(columns: Mapping[str, Ints]) -> Ints:
