@@ -16,6 +16,7 @@ from servetwin.results.links import LinkUse
 from servetwin.scenario.idle_topology import paths_of
 from servetwin.scenario.network import Layout, layout_of
 from servetwin.scenario.schema import Scenario
+from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
 from servetwin.scenario.traffic import Exchanges, collective_use
 from servetwin.specs import Span
@@ -50,14 +51,23 @@ def open_network(
     return fabric
 
 
-def network_remarks(topology: TopologyOptions, layout: Layout) -> list[str]:
+def network_remarks(topology: TopologyOptions, layout: Layout, stragglers: Sequence[Straggler]) -> list[str]:
     """What the user should know about the network, in sentences."""
-    if topology.background or any(map(layout.span_across, range(len(layout.placed)))):
-        return []
-    return [
-        "cluster.topology changes no time here: every replica lies in one link domain, and nothing else is sent over "
-        "the network (check network-without-traffic)"
-    ]
+    found = []
+    for index, one in enumerate(stragglers):
+        placed = layout.placed[one.replica]
+        domain = layout.topology.domain(placed[one.gpu])
+        if one.link < 1 and sum(layout.topology.domain(gpu) == domain for gpu in placed) == 1:
+            found.append(
+                f"cluster.stragglers.{index}.link has no effect: no other GPU of replica {one.replica} lies in the "
+                "link domain of its GPU (check straggler-alone-in-its-domain)"
+            )
+    if not topology.background and not any(map(layout.span_across, range(len(layout.placed)))):
+        found.append(
+            "cluster.topology changes no time here: every replica lies in one link domain, and nothing else is sent "
+            "over the network (check network-without-traffic)"
+        )
+    return found
 
 
 def link_uses(fabric: Fabric) -> list[LinkUse]:
@@ -98,7 +108,7 @@ class Network:
         self.remarks: list[str] = []
         if options is not None:
             self.fabric = open_network(env, self.layout.topology, options.background, lasts)
-            self.remarks = network_remarks(options, self.layout)
+            self.remarks = network_remarks(options, self.layout, scenario.cluster.stragglers)
 
     @cached_property
     def layout(self) -> Layout:

@@ -305,3 +305,14 @@ def test_transfers_of_several_entries_add_up(load_it: Load, wide: dict[str, Any]
     with pytest.raises(ScenarioError, match="pile up") as caught:
         load_it(with_topology(wide, placement=STRADDLING, background=[traffic, traffic]))
     assert caught.value.path == "cluster.topology.background.1"
+
+
+def test_a_straggler_whose_link_nobody_uses(base: dict[str, Any]) -> None:
+    """One GPU on each of two nodes: they reach each other by their NICs."""
+    alone = {"explicit": [[[0, 0], [1, 0]]]}
+    base["cluster"] |= {"parallel": {"tensor": 2}, "stragglers": [{"replica": 0, "gpu": 1, "link": 0.5}]}
+    warnings = servetwin.run(with_topology(base, placement=alone, nodes=2)).warnings
+    assert any("straggler-alone-in-its-domain" in text and "cluster.stragglers.0.link" in text for text in warnings)
+    together = {"explicit": [[[0, 0], [0, 1]]]}
+    warnings = servetwin.run(with_topology(base, placement=together, nodes=2)).warnings
+    assert not any("straggler-alone" in text for text in warnings)
