@@ -81,6 +81,18 @@ def test_a_pipeline_waits_for_a_part_of_its_hand_offs(batches: str) -> None:
     assert 0.2 * under_way < hand_off["hidden"] < 0.9 * under_way
 
 
+def test_what_is_computed_again_is_not_exposed_but_recomputed() -> None:
+    """Its all-reduces are in the bucket of recomputed work."""
+    engine = {"max_model_len": 2304, "max_num_batched_tokens": 1024, "num_gpu_blocks_override": 150}
+    scenario = at_level(_scenario({"tensor": 2, "pipeline": 2}, engine=engine), "every-step")
+    result = servetwin.run(scenario, timeline=True)
+    assert result.summary()["preemptions"] > 0
+    wanted, ledger = _phases_s(result, 2), result.ledger()
+    found, spent = ledger["communication_s"], ledger["total"]["seconds"]
+    again = sum(wanted.values()) - found["all-reduce"]["exposed"] - found["gather"]["exposed"]
+    assert 0 < again < spent["recompute"]
+
+
 @pytest.mark.parametrize("until", [None, 0.4])
 def test_what_each_stage_worked(until: float | None) -> None:
     """All that is neither idle, nor a bubble, nor a wait for a hand-off; the last stage has the output matrix."""
