@@ -254,13 +254,26 @@ class Catalog:
         raise CatalogError(
             f"there is no {_singular(kind)} of that name", found=name, allowed=known,
             nearest=next((key for key, path in files.items() if near and path == index[near]), None),
-            hint=_as_path(kind, name) or self._as_node(kind, name) or "a path to a file works too",
+            hint=_as_path(kind, name)
+            or self._as_node(kind, name)
+            or self._as_other(kind, name)
+            or "a path to a file works too",
         )  # fmt: skip
 
     def _as_node(self, kind: str, name: str) -> str | None:
         """That a name which means no GPU means a server."""
         node = self._alias_index("nodes").get(fold_plain(name)) if kind == "hardware" else None
         return f"{name} is a server: hardware names its GPU, {self._read_node(node).gpu}" if node else None
+
+    def _as_other(self, kind: str, name: str) -> str | None:
+        """That a thing of another kind has the name."""
+        try:
+            others = (other for other in KINDS if other != kind and _fold(other)(name) in self._alias_index(other))
+            other = next(others, None)
+        except CatalogError:
+            # A broken file of another kind is not what was asked about.
+            return None
+        return f"{name} is a {_singular(other)}: servetwin show {other} {name}" if other else None
 
 
 def _as_path(kind: str, name: str) -> str | None:

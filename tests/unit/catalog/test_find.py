@@ -144,6 +144,28 @@ def test_folders_of_the_user_come_first(tmp_path: Path) -> None:
         Catalog([tmp_path / "nowhere"])
 
 
+@pytest.mark.parametrize(
+    ("find", "name", "hint"),
+    [
+        ("scenario", "Llama-3.1-405B", "Llama-3.1-405B is a model: servetwin show models Llama-3.1-405B"),
+        ("scenario", "h100", "h100 is a GPU: servetwin show hardware h100"),
+        ("model", "quickstart", "quickstart is a scenario: servetwin show scenarios quickstart"),
+        ("scenario", "nothing-of-the-kind", "a path to a file works too"),
+    ],
+)
+def test_a_name_of_another_kind_is_said_to_be_one(find: str, name: str, hint: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        getattr(Catalog(), find)(name)
+    assert caught.value.hint == hint
+
+
+def test_a_broken_file_of_another_kind_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "broken.yaml").write_text("{", encoding="utf-8")
+    with pytest.raises(CatalogError, match="no scenario of that name"):
+        Catalog([tmp_path]).scenario("unknown")
+
+
 def test_a_profile_is_read_once_by_each_catalog(tmp_path: Path) -> None:
     body = Catalog().scenario("quickstart").parents[1] / "hardware_profiles" / "gpus" / "h100-sxm.yaml"
     mine = tmp_path / "mine.yaml"
