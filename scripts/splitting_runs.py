@@ -17,9 +17,6 @@ from servetwin.studies.explain import Step, explain
 MET = 0.99
 """A load is within the SLO if this share of the requests meets all limits of ``slo.goodput``."""
 
-BUSY = ("compute", "hbm", "exposed_communication", "host", "recompute", "bubble", "idle")
-"""Buckets of the ledger that these runs fill."""
-
 CATALOG = Catalog()
 
 

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 import servetwin
 from servetwin.engine.protocols import STEPPING
+from servetwin.scenario.build import build
+from servetwin.scenario.load import validate_mapping
+from servetwin.units import PS_PER_S
 
 
 @st.composite
@@ -81,25 +84,57 @@ LONG = [{"from": [0, 0], "to": [1, 0], "gigabytes": 10_000}] * 3
 """Three transfers over the spine that outlast every run."""
 
 
-@pytest.mark.parametrize("parallel", [{"tensor": 8}, {"pipeline": 8}, {"tensor": 4, "pipeline": 2}])
-@pytest.mark.parametrize("outputs", [(40, 20), (20, 40), (40, 20, 20, 30), (20, 40, 30, 20)])
-def test_levels_agree_on_replicas_in_lock_step(
-    parallel: dict[str, int], outputs: tuple[int, ...], tmp_path: Path
-) -> None:
-    """Equal requests at once: their steps begin at the same instants, and one replica ends in the middle of the other.
+OTHERS = [{"from": [0, gpu], "to": [1, gpu], "gigabytes": 10_000} for gpu in (4, 5, 6, 7, 4, 5, 6, 7)]
+"""Transfers that last as long as any run, two over each of four NICs."""
 
-    A step that begins at that very instant has the old share in the replica with the lower index, which comes first.
+
+def traced(rows: list[tuple[float, int]], parallel: dict[str, int], folder: Path) -> dict[str, Any]:
+    """Two replicas over two racks, dealt requests of 100 prompt tokens in turn; transfers fill the lanes to the spine,
+    so that each takes some from the other.
+
+    Args:
+        rows: when each arrives [s], and its output tokens.
+        parallel: how a replica of four GPUs shares out the model.
+        folder: where the trace is written.
     """
-    trace = tmp_path / "trace.jsonl"
-    rows = [{"arrival_s": 0.001 * (at // 2), "prompt": 100, "output": tokens} for at, tokens in enumerate(outputs)]
-    trace.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    scenario = busy(nodes=2, nodes_per_rack=1, rail_optimised=False, oversubscription=4, background=LONG)
-    places = [[[server, 4 * replica + gpu] for server in (0, 1) for gpu in range(4)] for replica in (0, 1)]
+    trace = folder / "trace.jsonl"
+    entries = [{"at": at, "prompt": 100, "output": tokens} for at, tokens in rows]
+    trace.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
+    scenario = busy(nodes=2, nodes_per_rack=1, rail_optimised=False, oversubscription=4, background=OTHERS)
+    places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in (0, 1)]
     scenario["cluster"]["topology"]["placement"] = {"explicit": places}
     scenario["cluster"] |= {"replicas": 2, "parallel": parallel}
-    columns = {"arrival_s": "arrival_s", "prompt_tokens": "prompt", "output_tokens": "output"}
+    columns = {"arrival_s": "at", "prompt_tokens": "prompt", "output_tokens": "output"}
     scenario["workload"] = {"trace": {"path": str(trace), "format": "columns", "columns": columns}}
     scenario["run"] = {}
+    scenario["router"] = {"policy": "round-robin"}
+    return scenario
+
+
+@pytest.mark.parametrize("parallel", [{"tensor": 4}, {"pipeline": 4}, {"tensor": 2, "pipeline": 2}])
+@pytest.mark.parametrize("steady", [0, 1])
+@pytest.mark.parametrize("step", [7, 20])
+def test_levels_agree_where_a_replica_begins_as_a_step_of_the_other_does(
+    steady: int, step: int, parallel: dict[str, int], tmp_path: Path
+) -> None:
+    """To the picosecond: the replica with the lower index comes first at that instant.
+
+    So the step of replica 0 still has the share without replica 1, and that of replica 1 the one with replica 0.
+    """
+    rows = [(0.0, 40)] if steady == 0 else [(0.0, 2), (0.5, 40)]
+    scenario = traced(rows, parallel, tmp_path)
+    executor = build(validate_mapping(scenario)).cluster.replicas[0].executor
+    front_end_ps = executor.settings.front_end_ps + 100 * executor.settings.front_end_per_token_ps
+    steps = servetwin.run(scenario, run__stepping="every-step").segments.store
+    begins = sorted(steps.column("start_ps")[steps.column("replica") == steady].tolist())[step]
+    arrival_ps = begins - front_end_ps
+    scenario = traced([*rows, (arrival_ps / PS_PER_S, 30)], parallel, tmp_path)
+    joined = servetwin.run(scenario, run__stepping="every-step")
+    starts = {
+        replica: set(joined.segments.store.column("start_ps")[joined.segments.store.column("replica") == replica])
+        for replica in (0, 1)
+    }  # fmt: skip
+    assert begins in starts[0] & starts[1], "both begin a step at this instant"
     check_levels(scenario)
 
 
@@ -245,3 +280,18 @@ def test_a_faster_network_makes_wide_replicas_faster() -> None:
         scenario["cluster"]["topology"]["nic"] = nic
         times.append(servetwin.run(scenario).summary()["tpot_ms.mean"])
     assert times[0] > 1.5 * times[1]
+
+
+def test_a_transfer_slows_the_hand_offs_of_a_pipeline() -> None:
+    """One GPU on each of two servers, so that there is nothing else to exchange; half of its NIC is left."""
+    times = []
+    for background in ([], [{"from": [0, 0], "to": [1, 0], "gigabytes": 10_000}]):
+        scenario = busy(nodes=2, placement={"explicit": [[[0, 0], [1, 0]]]}, background=background)
+        scenario["model"], scenario["cluster"]["parallel"] = "llama-3.1-8b", {"pipeline": 2}
+        # Prompts without decodes beside them: a hand-off is long, and a step waits for all of it.
+        scenario["workload"] |= {"outputs": 1, "prompts": 2000, "arrivals": {"process": "constant", "rate_per_s": 1}}
+        scenario["run"] = {"requests": 5}
+        (kind,) = servetwin.run(scenario).ledger()["communication_s"].items()
+        assert kind[0] == "hand-off"
+        times.append(kind[1]["exposed"])
+    assert 1.8 * times[0] < times[1] < 2 * times[0]

@@ -212,21 +212,6 @@ class PipelinedExecutor(EngineProcess):
             return True
         return rank.blocked[0] >= 0 and settings.reserve_full_prompt and settings.chunked_prefill
 
-    # -- links that others use too -------------------------------------------------------------------------------
-
-    def _share_is_settled(self) -> bool:
-        """Whether all that is in flight has today's share, which what follows it will have too."""
-        assert self._links is not None
-        share = 1 / self._links.crowd
-        return all(lane.step.shape.link_share == share for lane in self._flying)
-
-    def _share_changed(self, cause: int) -> None:
-        """Another replica (``cause``) or a transfer (-1) changes the share of the links, now: micro-batches that are
-        scheduled after it are not those that were looked ahead."""
-        now = self._env._now
-        if self._looking and self._look.cut(now if cause < self.index else now + 1):
-            self._nap.shorten(self._look.times[self._look.count])
-
     def _look_ahead(self) -> None:
         """Find out how the micro-batches in flight go on."""
         rank = self.rank
@@ -263,3 +248,18 @@ class PipelinedExecutor(EngineProcess):
             lane = look.lanes[flight % number]
             lane.ends, lane.exposed_ps, lane.end_ps = ends, exposed, ends[-1]
         flying[:] = [look.lanes[(count + place) % number] for place in range(number)]
+
+    # -- links that others use too -------------------------------------------------------------------------------
+
+    def _share_is_settled(self) -> bool:
+        """Whether all that is in flight has today's share, which what follows it will have too."""
+        assert self._links is not None
+        share = 1 / self._links.crowd
+        return all(lane.step.shape.link_share == share for lane in self._flying)
+
+    def _share_changed(self, cause: int) -> None:
+        """Another replica (``cause``) or a transfer (-1) changes the share of the links, now: micro-batches that are
+        scheduled after it are not those that were looked ahead."""
+        now = self._env._now
+        if self._looking and self._look.cut(now if cause < self.index else now + 1):
+            self._nap.shorten(self._look.times[self._look.count])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,6 +209,12 @@ def test_the_fit_finds_a_line_and_ignores_an_outlier(slope: float, base: float, 
 def test_the_fit_stays_within_its_bounds() -> None:
     assert fit(lambda n: [n[0]] * 5, [3.0] * 5, [0.5], [(0.1, 1.0)]) == [pytest.approx(1.0)]
     assert fit(lambda n: [n[0]] * 5, [0.01] * 5, [0.5], [(0.1, 1.0)]) == [pytest.approx(0.1)]
+
+    def of_a_share(numbers: Sequence[float]) -> list[float]:
+        assert numbers[0] <= 1.0, "there is nothing beyond the bound"
+        return [numbers[0]] * 5
+
+    assert fit(of_a_share, [3.0] * 5, [1.0], [(0.1, 1.0)]) == [1.0]
 
 
 def test_residuals_by_hand() -> None:

@@ -54,6 +54,24 @@ def test_a_pipeline_is_explained_stage_by_stage() -> None:
     assert found["memory"]["kv_blocks"] == min(stage["kv_blocks"] for stage in stages)
 
 
+def test_a_pipeline_of_groups_has_the_collectives_of_all_its_stages() -> None:
+    """As many all-reduces as one group of two GPUs has, and what they and the hand-offs send in the floor."""
+    staged, whole = (
+        explained(64, 2_000, cluster={"parallel": {"tensor": 2, **more}}) for more in ({"pipeline": 2}, {})
+    )  # fmt: skip
+    found, wanted = (
+        {one["name"]: one for one in document["operators"] if one["collective"]} for document in (staged, whole)
+    )  # fmt: skip
+    assert set(found) == set(wanted) == {"all-reduce", "gather"}
+    for name, operator in found.items():
+        assert operator["collective"]["calls"] == wanted[name]["collective"]["calls"]
+        assert operator["total_us"] == pytest.approx(wanted[name]["total_us"])
+    (hand_off,) = (one for one in staged["operators"] if one["name"] == "hand-off")
+    floors = [document["intensity"]["communication_floor_us"] for document in (staged, whole)]
+    assert floors[1] > 0 < hand_off["floor_us"]
+    assert floors[0] == pytest.approx(floors[1] + hand_off["floor_us"])
+
+
 WIDE = {
     "on one server": ({"parallel": {"tensor": 8}}, 1),
     "on two servers": ({"parallel": {"tensor": 16}, "topology": {}}, 1),
