@@ -24,6 +24,10 @@ memory_ps        part of ``first_ps`` bound by HBM [ps]
 communication_ps part of ``first_ps`` that waits for other GPUs [ps]; what is left waits for the CPU
 recomputed       prefill tokens that had been computed before a preemption
 compute_growth   part of ``growth_ps`` bound by arithmetic [ps]; the rest is bound by HBM
+draft_ps         part of ``first_ps`` in which tokens are drafted [ps], whatever bounds it; not in the three above. A
+                 segment with any has count 1, and so has one with drafted tokens
+drafted          drafted tokens that the step verifies
+accepted         those of them that stood
 ================ ==================================================================================================
 """
 
@@ -54,6 +58,9 @@ SEGMENT_COLUMNS = (
     "communication_ps",
     "recomputed",
     "compute_growth",
+    "draft_ps",
+    "drafted",
+    "accepted",
 )
 
 LEDGER_BUCKETS = (

@@ -16,6 +16,26 @@ Segment = tuple[Any, int]
 hashable). Not to be confused with the segments of a run, which are stretches of steps (``servetwin.records``)."""
 
 
+class Fate:
+    """How drafts for one request would fare, by where in its output they begin.
+
+    A step that begins when ``p`` of its output tokens are there has drafts of the tokens ``p``, ``p + 1``, …, and reads
+    its fate at ``p``, whatever happened before: so any number of drafts, and any history of it, is a reading of the same
+    fate, and scenarios that draft differently stay comparable.
+
+    Attributes:
+        matches: by position, how many drafted tokens in a row would stand if there were any number of them.
+        proposed: by position, how many tokens are drafted at most; None = as many as are asked for. Methods that look
+            for matches in the text (n-gram, suffix) draft nothing where they find none.
+    """
+
+    __slots__ = ("matches", "proposed")
+
+    def __init__(self, matches: bytes, proposed: bytes | None = None) -> None:
+        self.matches = matches
+        self.proposed = proposed
+
+
 class Request:
     """One request and its real time stamps, all in integer picoseconds since the start; -1 = not (yet) happened.
 
@@ -61,6 +81,7 @@ class Request:
         own: the node in which it finds blocks of its own again after a preemption, or None.
         preempted_at: tokens that it had in the KV cache when it was last preempted.
         recompute_left: of the tokens still to be computed, how many had been computed before it was preempted.
+        fate: how drafts for it would fare, None where nobody drafts.
     """
 
     __slots__ = (
@@ -72,6 +93,7 @@ class Request:
         "continues",
         "deadline_ps",
         "drafted_tokens",
+        "fate",
         "first_token_ps",
         "growth_key",
         "held",
@@ -164,6 +186,7 @@ class Request:
         self.own: Any = None
         self.preempted_at = 0
         self.recompute_left = 0
+        self.fate: Fate | None = None
 
     def postpone(self, late_ps: int) -> None:
         """Let it arrive ``late_ps`` [ps] later than meant; what it was promised counts from then."""

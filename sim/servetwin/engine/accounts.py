@@ -145,6 +145,9 @@ class StepAccounts:
             step.communication_ps,
             step.recomputed,
             step.compute_growth_ps,
+            0,
+            0,
+            0,
         )
         log = self._log
         if len(segments) > log.segment_limit:

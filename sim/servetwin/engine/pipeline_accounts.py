@@ -154,6 +154,9 @@ class PipelineAccounts:
             step.communication_ps,
             step.recomputed,
             compute_growth if count > 1 else 0,
+            0,
+            0,
+            0,
         )
         if len(segments) > self._log.segment_limit:
             self._log.flush_segments()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from servetwin.request import Request
+from servetwin.request import Fate, Request
 
 SKIP_AHEAD = "skip-ahead"
 EVERY_STEP = "every-step"
@@ -101,6 +101,69 @@ class Scheduler(Protocol):
         """The sort key among running requests: the largest is preempted first; ties: the last admitted.
 
         Return None for every request to preempt the last admitted.
+        """
+
+
+class Fates(Protocol):
+    """Knows how drafts would fare: the same for the same request, whoever asks, and in whatever order."""
+
+    def of(self, request: Request) -> Fate:
+        """The fate of drafts for ``request``: as many positions as it has output tokens."""
+
+
+class DraftView(Protocol):
+    """What a controller of speculation sees when it decides how many tokens to draft.
+
+    Attributes:
+        most: the most tokens that may be drafted per request, the scenario's ``k``.
+        requests: requests in the step at whose end the drafts are made, those that prefill included.
+        context: KV tokens that they have.
+    """
+
+    most: int
+    requests: int
+    context: int
+
+    def step_ps(self, k: int) -> int:
+        """The predicted time of a step in which all of them have ``k`` drafts to verify and get ``k`` new ones [ps]."""
+
+
+class DraftController(Protocol):
+    """Decides how many tokens are drafted per request.
+
+    It is asked at the end of the first step, of every step with another number of requests than the step before, and
+    of every ``review_steps``-th step since it was last asked. What it answers holds until it is asked again; drafts
+    made at the end of a step are verified in the next. It never sees a fate, only what came of drafts, and that as
+    late as the engine's scheduler would know.
+
+    Attributes:
+        review_steps: after how many steps it is asked again if nothing else changes; 0 = never.
+        observes: whether it wants to be told what came of the drafts.
+        per_request: whether requests may have different numbers of drafts: then ``limit`` is asked.
+    """
+
+    review_steps: int
+    observes: bool
+    per_request: bool
+
+    def choose(self, view: DraftView) -> int:
+        """How many tokens to draft per request, 0 to ``view.most``; 0 = none, and no drafter runs."""
+
+    def observe(self, requests: int, drafted: int, accepted: Sequence[int]) -> None:
+        """What came of one step that verified drafts; called once for each such step, in order.
+
+        Args:
+            requests: requests with drafts in the step.
+            drafted: drafted tokens that it verified.
+            accepted: by position, how many of the requests had the draft at that position accepted (all before it
+                too); as many entries as drafts per request.
+        """
+
+    def limit(self, history: Sequence[tuple[int, int]]) -> int:
+        """The most drafts for a request with this history; only asked where ``per_request`` is true.
+
+        Args:
+            history: of each step so far that verified drafts of the request: drafted and accepted tokens.
         """
 
 

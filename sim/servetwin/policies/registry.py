@@ -33,7 +33,7 @@ from pydantic_core import PydanticCustomError
 
 from servetwin.streams import Streams
 
-Kind = Literal["scheduling", "routing", "admission"]
+Kind = Literal["scheduling", "routing", "admission", "speculation"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -64,7 +64,8 @@ class Policy(BaseModel):
 
     @abstractmethod
     def build(self, context: PolicyContext) -> Any:
-        """The ``Scheduler``, ``Router`` or ``Admission`` that decides, a new one for every engine or gateway."""
+        """The ``Scheduler``, ``Router``, ``Admission`` or ``DraftController`` that decides, a new one for every engine or
+        gateway."""
 
     @model_serializer(mode="wrap")
     def _with_name(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
