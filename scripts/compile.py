@@ -34,9 +34,10 @@ MODULES = (
     *(
         f"servetwin.engine.{name}"
         for name in (
-            "accounts", "admission", "batch", "blocks", "entering", "executor", "in_order", "lane", "loading",
-            "look_ahead", "outputs", "pipeline", "pipeline_accounts", "plan", "preemption", "prefix_cache",
-            "prefix_node", "process", "rank", "stage_clock", "states", "steps", "waiting",
+            "accounts", "admission", "batch", "blocks", "draft_accounts", "drafting", "drafts", "entering", "executor",
+            "in_order", "lane", "loading", "look_ahead", "outputs", "pipeline", "pipeline_accounts", "plan",
+            "preemption", "prefix_cache", "prefix_node", "process", "rank", "reading", "stage_clock", "states",
+            "steps", "verify", "waiting",
         )
     ),
     *(f"servetwin.cluster.{name}" for name in ("fleet", "gateway")),

@@ -129,6 +129,15 @@ class RunLog(Protocol):
             phases: the phases, in order.
         """
 
+    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
+        """From the step that starts at ``time_ps`` [ps] on, the replica drafts so many tokens per request.
+
+        Args:
+            replica: index of the replica.
+            time_ps: when that step starts [ps].
+            drafts: tokens per request, 0 = none.
+        """
+
     def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
         """The prefill chunks of the one step of a segment.
 

@@ -82,6 +82,8 @@ class Request:
         preempted_at: tokens that it had in the KV cache when it was last preempted.
         recompute_left: of the tokens still to be computed, how many had been computed before it was preempted.
         fate: how drafts for it would fare, None where nobody drafts.
+        reading: what it gains in its steps by that, see ``servetwin.engine.reading``.
+        history: of each step so far that verified drafts of it, where somebody asks: step, drafted, accepted tokens.
     """
 
     __slots__ = (
@@ -97,6 +99,7 @@ class Request:
         "first_token_ps",
         "growth_key",
         "held",
+        "history",
         "hit_tokens",
         "id",
         "join_step",
@@ -116,6 +119,7 @@ class Request:
         "produced",
         "prompt_tokens",
         "queued_ps",
+        "reading",
         "reason",
         "recompute_left",
         "recomputed_tokens",
@@ -187,6 +191,8 @@ class Request:
         self.preempted_at = 0
         self.recompute_left = 0
         self.fate: Fate | None = None
+        self.reading: Any = None
+        self.history: Any = ()
 
     def postpone(self, late_ps: int) -> None:
         """Let it arrive ``late_ps`` [ps] later than meant; what it was promised counts from then."""

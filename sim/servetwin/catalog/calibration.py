@@ -45,7 +45,7 @@ def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
     )
     model, step, sampling = fields.inner("roofline"), fields.inner("step"), fields.inner("sampling")
     front, output, memory = fields.inner("front_end"), fields.inner("output"), fields.inner("memory")
-    kernels, architectures = fields.inner("kernels"), fields.inner("architectures")
+    kernels, architectures, draft = fields.inner("kernels"), fields.inner("architectures"), fields.inner("draft")
     calibration = Calibration(
         name=name,
         engine=engine,
@@ -63,6 +63,11 @@ def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
         step_s=step.quantity("host", "seconds"),
         request_step_s=step.quantity("per_request", "seconds"),
         mixed_step_s=step.quantity("mixed", "seconds"),
+        scheduling_s=step.quantity("scheduling", "seconds"),
+        scheduling_s_per_request=step.quantity("scheduling_per_request", "seconds"),
+        draft_pass_s=draft.quantity("pass", "seconds"),
+        draft_layer_s=draft.quantity("layer", "seconds"),
+        lookup_s=draft.quantity("lookup", "seconds"),
         eager_s=step.quantity("eager", "seconds"),
         launch=step.number("launch", high=MOST_OF_A_LAUNCH),
         experts_launch=step.number("experts_launch", high=MOST_OF_A_LAUNCH),
@@ -79,7 +84,7 @@ def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
         architectures=tuple((item, architectures.text(item)) for item in architectures.names()),
         sources=sources if found is None else (*sources, *found[1].sources),
     )
-    for part in (model, step, sampling, front, output, memory, fields):
+    for part in (model, step, draft, sampling, front, output, memory, fields):
         part.done()
     for _, representative in calibration.architectures:
         if representative not in dict(calibration.kernels):

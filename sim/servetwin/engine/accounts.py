@@ -86,11 +86,12 @@ class StepAccounts:
             elapsed_ps: for how long it has run [ps].
         """
         total = step.total_ps + done * step.growth_ps
-        host = step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps
+        host = step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps - step.draft_ps
         parts = {
             "compute": elapsed_ps * (step.compute_ps + done * step.compute_growth_ps) // total,
             "exposed_communication": elapsed_ps * step.communication_ps // total,
             "host": elapsed_ps * host // total,
+            "draft": elapsed_ps * step.draft_ps // total,
         }
         self.cut_off = {**parts, "hbm": elapsed_ps - sum(parts.values())}
 
@@ -145,9 +146,9 @@ class StepAccounts:
             step.communication_ps,
             step.recomputed,
             step.compute_growth_ps,
-            0,
-            0,
-            0,
+            step.draft_ps,
+            shape.drafted,
+            step.accepted,
         )
         log = self._log
         if len(segments) > log.segment_limit:

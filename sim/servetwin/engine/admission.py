@@ -35,6 +35,8 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
             found = referred = 0
             if request.segments or request.own is not None:
                 found, referred = rank.cache.look_up(request, target)
+                if found and settings.recompute_last_block:
+                    found -= 1
             external = rank.connector.lookup(request, found * size) if rank.connector is not None else 0
         want = external or target - found * size
         if not external:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from servetwin.engine.batch import DecodeBatch
+from servetwin.engine.drafts import DraftBatch
 from servetwin.engine.rank import Rank
 from servetwin.engine.states import DECODING, LOADED
 from servetwin.errors import InvariantError
@@ -27,14 +28,14 @@ def _accounts(rank: Rank) -> list[tuple[str, int, int]]:
     size = rank.settings.block_size
     batches = [lane.batch for lane in rank.lanes] or [rank.batch]
     owner = {id(request): batch for batch in batches for request in batch.members()} if rank.lanes else {}
-    members: list[list[int]] = [[] for _ in batches]
+    members: list[list[Request]] = [[] for _ in batches]
     held = computed = 0
     for request in rank.running:
         if request.state == DECODING:
             place = batches.index(owner[id(request)]) if owner else 0
             now = batches[place].computed(request)
-            members[place].append(now)
-            held += -(-now // size)
+            members[place].append(request)
+            held += batches[place].held(request)
         else:
             now = request.computed
             held += max(request.held, -(-now // size))
@@ -48,23 +49,35 @@ def _accounts(rank: Rank) -> list[tuple[str, int, int]]:
         ("the length of the free queue", pool.free, pool.queued()),
         ("KV blocks in use", pool.total - pool.free + pool.overlap, held),
     ]
-    for place, (batch, tokens) in enumerate(zip(batches, members, strict=True)):
+    for place, (batch, requests) in enumerate(zip(batches, members, strict=True)):
         suffix = f" of micro-batch {place}" if rank.lanes else ""
-        found += [(name + suffix, kept, counted) for name, kept, counted in _sums(batch, tokens, size)]
+        found += [(name + suffix, kept, counted) for name, kept, counted in _sums(batch, requests)]
     return found
 
 
-def _sums(batch: DecodeBatch, tokens: list[int], size: int) -> list[tuple[str, int, int]]:
-    """The accounts of a batch whose requests have so many tokens in the KV cache, with blocks of ``size`` tokens."""
+def _sums(batch: DecodeBatch, requests: list[Request]) -> list[tuple[str, int, int]]:
+    """The accounts of a batch of these requests."""
+    tokens = [batch.computed(request) for request in requests]
+    found = [
+        ("the number of decoding requests", batch.size, len(tokens)),
+        ("the context of the decodes", batch.context, sum(tokens) + len(tokens)),
+        ("the tokens of the next step", batch.tokens(), sum(batch.tokens_of(request) for request in requests)),
+        ("the blocks that the next step needs", batch.new_blocks(1),
+         sum(batch.need(request, batch.tokens_of(request)) for request in requests)),
+    ]  # fmt: skip
+    if isinstance(batch, DraftBatch):
+        for window in batch.windows:
+            within = sum(min(now + 1, window.window) for now in tokens)
+            found.append((f"the context within window {window.window}", window.context, within))
+        return found
+    size = batch.block_size
     crossings = [0] * size
     for now in tokens:
         crossings[(batch.step - now) % size] += 1
-    found = [
-        ("the number of decoding requests", batch.size, len(tokens)),
-        ("the context read by the next step", batch.context, sum(tokens) + len(tokens)),
-        *((f"the need of blocks in {size}-step phase {phase}", batch.crossings[phase], count)
-          for phase, count in enumerate(crossings)),
-    ]  # fmt: skip
+    found += [
+        (f"the need of blocks in {size}-step phase {phase}", batch.crossings[phase], count)
+        for phase, count in enumerate(crossings)
+    ]
     for window in batch.windows:
         wide, reads = window.window, [now + 1 for now in tokens]
         found.append((f"the context read within window {wide}", window.context, sum(min(r, wide) for r in reads)))

@@ -56,6 +56,8 @@ class DecodeBatch:
         step: index of the next step to be planned.
         size: decoding requests.
         context: KV tokens that they read in that step, their own new ones included.
+        asks: whether ``decide`` wants to be called.
+        made: drafts per request that the step being planned makes at its end; none here (see ``engine.drafts``).
         version: changes whenever two steps before and after are not of one series.
         finishes: heap of (step from which a request no longer decodes, number of its join, request); entries of
             requests that have left, or joined again since, are stale and skipped. No request finishes earlier than
@@ -64,10 +66,13 @@ class DecodeBatch:
             row, so that any window of up to a block's length is one slice.
     """
 
-    __slots__ = ("_joins", "block_size", "context", "crossings", "finishes", "size", "step", "version", "windows")
+    __slots__ = ("_joins", "asks", "block_size", "context", "crossings", "finishes", "made", "size", "step", "version",
+                 "windows")
 
     def __init__(self, block_size: int, windows: tuple[int, ...], joins: int = 0) -> None:
         self.block_size = block_size
+        self.asks = False
+        self.made = 0
         self.step = 0
         self.size = 0
         self.context = 0
@@ -100,6 +105,7 @@ class DecodeBatch:
         steps = self.step - request.join_step
         request.computed = computed = request.computed + steps
         request.produced += steps
+        request.held = -(-computed // self.block_size)
         request.joined = 0
         key = request.growth_key
         self.crossings[key] -= 1
@@ -113,6 +119,48 @@ class DecodeBatch:
     def computed(self, request: Request) -> int:
         """Tokens of a decoding request computed before the next step."""
         return request.computed + self.step - request.join_step
+
+    def gained_since(self, request: Request, step: int) -> int:
+        """Output tokens that the planned decode steps of ``request`` from ``step`` on yield."""
+        return max(0, self.step - max(request.join_step, step))
+
+    def held(self, request: Request) -> int:
+        """KV blocks of a decoding request before the next step."""
+        return -(-self.computed(request) // self.block_size)
+
+    def tokens_of(self, request: Request) -> int:
+        """Tokens of a decoding request in the next step."""
+        return 1
+
+    def need(self, request: Request, want: int) -> int:
+        """Free blocks that ``want`` tokens of a decoding request in the next step take."""
+        return int(self.computed(request) % self.block_size == 0)
+
+    def trim(self, request: Request, want: int) -> None:
+        """The budget has room for only ``want`` tokens of a decoding request in the step being planned."""
+
+    def gains(self, ahead: int) -> int:
+        """Output tokens that the decodes of the step ``ahead`` steps after the next one yield."""
+        return self.size
+
+    def drafted(self, ahead: int) -> int:
+        """Drafted tokens that that step verifies."""
+        return 0
+
+    def drafting(self, ahead: int) -> int:
+        """Requests that verify any in that step."""
+        return 0
+
+    def stood(self, ahead: int) -> int:
+        """Drafts that stand in that step, a sum of ``reading.stands``."""
+        return 0
+
+    def tokens(self) -> int:
+        """Tokens of the decodes of the next step."""
+        return self.size
+
+    def decide(self, requests: int, context: int) -> None:
+        """A step of so many requests, which have so many KV tokens, is being planned; see ``asks``."""
 
     def members(self) -> list[Request]:
         """The decoding requests, in no particular order. Linear in their number, for rare paths."""
@@ -176,14 +224,16 @@ class DecodeBatch:
             steps += 1
         return steps
 
-    def advance(self, steps: int) -> None:
-        """``steps`` more steps of the same composition have been planned."""
+    def advance(self, steps: int) -> int:
+        """``steps`` more steps of the same composition have been planned; returns the output tokens of their decodes."""
+        gained = self.size * steps
         self.step += steps
-        self.context += self.size * steps
+        self.context += gained
         if self.windows:
             for window in self.windows:
                 window.context += window.growing * steps
                 self._cross(window)
+        return gained
 
     def next_crossing(self) -> int:
         """The first step at which some request stops growing within a window."""

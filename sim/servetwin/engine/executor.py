@@ -8,6 +8,7 @@ from simpy.events import Event
 
 from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.audit import audit_rank
+from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.device import Device
 from servetwin.engine.lane import NO_STEP
 from servetwin.engine.outputs import complete
@@ -49,6 +50,7 @@ class Executor(EngineProcess):
         noise: the factor on the time of the next step that is planned, one of its own for each step, or None. No two
             steps are equal then, so every step is taken alone at all levels.
         links: the links of its collectives where others use them too, or None. A step has the share of its start.
+        batch: for the requests that decode; None = a ``DecodeBatch``.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Executor(EngineProcess):
         steps: StepMaker | None = None,
         noise: Callable[[], float] | None = None,
         links: SharedLinks | None = None,
+        batch: DecodeBatch | None = None,
     ) -> None:
         rank = Rank(
             settings,
@@ -78,8 +81,9 @@ class Executor(EngineProcess):
             self._returning,
             connector,
             noise,
+            batch,
         )
-        self.accounts = StepAccounts(index, rank, step_time, log)
+        self.accounts = self._new_accounts(index, rank, step_time, log)
         super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts, links)
         self._step_time = step_time
         self._strict = strict
@@ -92,7 +96,7 @@ class Executor(EngineProcess):
         self._busy = False
         self._head: PlannedStep | None = None
         self._step: PlannedStep = NO_STEP
-        self._series = Series(0, 1, 1, 0)
+        self._series = self._new_series()
         #: How many steps of the series had been planned one by one before it started.
         self._planned = 0
         #: Whether an arrival may cut the series short.
@@ -129,14 +133,14 @@ class Executor(EngineProcess):
             accounts.step_ended(head, start, series.start_ps)
         done = min(series.count, series.steps_before(now))
         if done:
-            accounts.series_ended(self._step, series, done)
+            self._account(done)
         if done < series.count:
             begun = series.boundary(done)
-            accounts.step_cut_off(self._step, done, now - begun)
+            self._cut_off(done, now - begun)
             if self._may_cut and self._depth and done == series.count - 1 and begun < now:
                 # The last step of the run has begun, and with it the plan of the next was made.
                 self._plan_run(series.count)
-                self.rank.skip_outputs(self._step, done)
+                self._skip(done)
                 if not self._reshare:
                     self._plan_late(begun)
 
@@ -151,6 +155,12 @@ class Executor(EngineProcess):
             self._nap.shorten(self._series.boundary(self._series.count))
 
     # -- the process ---------------------------------------------------------------------------------------------
+
+    def _new_accounts(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> StepAccounts:
+        return StepAccounts(index, rank, step_time, log)
+
+    def _new_series(self) -> Series:
+        return Series(0, 1, 1, 0)
 
     def _run(self) -> Generator[Event, None, None]:
         env, nap, rank, series = self._env, self._nap, self.rank, self._series
@@ -196,10 +206,7 @@ class Executor(EngineProcess):
         if self._links is not None:
             step = self._sharing(step)
         self._step = step
-        series.start_ps = now
-        series.count = 1
-        series.first_ps = step.total_ps
-        series.growth_ps = step.growth_ps
+        series.restart(now, 1, step.total_ps, step.growth_ps)
 
     def _start_run(self, now: int) -> bool:
         """Start as many equal steps as will surely be planned, perhaps behind one that is planned; else False.
@@ -232,10 +239,7 @@ class Executor(EngineProcess):
         self._head = head
         self._step = step
         self._planned = planned
-        series.start_ps = now if head is None else now + head.total_ps
-        series.first_ps = step.total_ps
-        series.growth_ps = step.growth_ps
-        series.count = count
+        series.restart(now if head is None else now + head.total_ps, count, step.total_ps, step.growth_ps)
         if rank.incoming and rank.admits():
             self._cut(rank.incoming[0].queued_ps)
         return True
@@ -284,11 +288,28 @@ class Executor(EngineProcess):
             self.accounts.step_ended(head, series.start_ps - head.total_ps, series.start_ps)
             if not count:
                 return
-        self.accounts.series_ended(self._step, series, count)
-        rank.skip_outputs(self._step, count - 1)
+        self._account(count)
+        self._skip(count - 1)
         if self._depth and not self._reshare:
-            self._plan_late(now - series.first_ps - (count - 1) * series.growth_ps)
-        complete(rank, self._step, now - self._step.total_ps, now)
+            self._plan_late(series.boundary(count - 1))
+        step = self._at(count - 1)
+        complete(rank, step, now - step.total_ps, now)
+
+    def _at(self, index: int) -> PlannedStep:
+        """A step of the run, or one like it but for its context."""
+        return self._step
+
+    def _account(self, count: int) -> None:
+        """Enter the first ``count`` steps of the run; the output of the last is still to be handed out."""
+        self.accounts.series_ended(self._step, self._series, count)
+
+    def _cut_off(self, index: int, elapsed_ps: int) -> None:
+        """The end of everything cuts off the step ``index`` of the run after ``elapsed_ps`` [ps]."""
+        self.accounts.step_cut_off(self._step, index, elapsed_ps)
+
+    def _skip(self, count: int) -> None:
+        """The outputs of the first ``count`` steps of the run are there; they end nobody."""
+        self.rank.skip_outputs(self._step, count)
 
     def _plan_run(self, count: int) -> None:
         """Plan the ``count`` steps of the run that had not been planned one by one before it.

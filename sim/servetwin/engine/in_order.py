@@ -106,6 +106,8 @@ class _Plan:
         """Give the request its blocks and ``want`` tokens."""
         rank = self._rank
         if request.state == DECODING:
+            if want < rank.batch.tokens_of(request):
+                rank.batch.trim(request, want)
             need = _need(rank, request, want)
             rank.pool.take(need)
             self._new_blocks[request] = need
@@ -118,7 +120,7 @@ class _Plan:
 
 def _want(rank: Rank, request: Request, budget: int) -> int:
     if request.state == DECODING:
-        return 1
+        return min(rank.batch.tokens_of(request), budget)
     want = request.target - request.computed
     threshold = rank.settings.long_prefill_token_threshold
     if 0 < threshold < want:
@@ -133,7 +135,7 @@ def _blocks(rank: Rank, request: Request, want: int) -> int:
 def _need(rank: Rank, request: Request, want: int) -> int:
     """Free blocks that the request's tokens of this step take."""
     if request.state == DECODING:
-        return int(rank.batch.computed(request) % rank.settings.block_size == 0)
+        return rank.batch.need(request, want)
     return rank.cache.cost(request, _blocks(rank, request, want))
 
 

@@ -63,7 +63,6 @@ def _finish(rank: Rank, request: Request, visible: int) -> None:
         overlap = rank.pool.overlap
         computed = request.computed
         del rank.running[request]
-        request.held = -(-computed // size)
         rank.tokens_held -= computed
         rank.cache.release(request, computed // size, returns=False)
         rank.released += computed - (overlap - rank.pool.overlap) * size

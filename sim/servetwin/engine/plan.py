@@ -18,6 +18,10 @@ class PlannedStep:
         compute_growth_ps: part of ``growth_ps``; the rest is memory time [ps].
         version: the decode batch's version when the step was planned; steps of equal version and without chunks
             form a series.
+        draft_ps: part of ``total_ps`` in which tokens are drafted [ps]; not in the other parts.
+        accepted: drafts that stand.
+        drafting: requests that verify any.
+        stood: the drafts that stand by position, a sum of ``reading.stands``.
         steady: only decodes, whose last tokens came from the step before: the step may start a series.
         emitted: output tokens that the step yields.
         held: tokens of KV cache in use when the step was planned, its own included.
@@ -30,9 +34,9 @@ class PlannedStep:
         late: decoding requests whose last token came earlier than from the step before.
     """
 
-    __slots__ = ("attended", "communication_ps", "completing", "compute_growth_ps", "compute_ps", "context", "emitted",
-                 "growth_ps", "held", "late", "memory_ps", "prefill_tokens", "recomputed", "released", "shape",
-                 "steady", "total_ps", "version")  # fmt: skip
+    __slots__ = ("accepted", "attended", "communication_ps", "completing", "compute_growth_ps", "compute_ps", "context",
+                 "draft_ps", "drafting", "emitted", "growth_ps", "held", "late", "memory_ps", "prefill_tokens",
+                 "recomputed", "released", "shape", "steady", "stood", "total_ps", "version")  # fmt: skip
 
     def __init__(
         self,
@@ -53,6 +57,10 @@ class PlannedStep:
         prefill_tokens: int = 0,
         completing: list[Request] | None = None,
         recomputed: int = 0,
+        draft_ps: int = 0,
+        accepted: int = 0,
+        drafting: int = 0,
+        stood: int = 0,
     ) -> None:
         self.shape = shape
         self.total_ps = total_ps
@@ -71,6 +79,10 @@ class PlannedStep:
         self.prefill_tokens = prefill_tokens
         self.completing = completing
         self.recomputed = recomputed
+        self.draft_ps = draft_ps
+        self.accepted = accepted
+        self.drafting = drafting
+        self.stood = stood
         self.steady = late is None and not prefill_tokens
 
     def shape_after(self, steps: int) -> StepShape:
@@ -84,5 +96,5 @@ class PlannedStep:
             context = tuple(now + steps * growing for now, growing in zip(shape.context, shape.growing, strict=True))
         return StepShape(
             shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
-            shape.chunks, shape.width, shape.link_share, shape.stretch,
+            shape.chunks, shape.drafted, shape.link_share, shape.stretch, shape.drafts,
         )  # fmt: skip

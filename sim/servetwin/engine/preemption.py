@@ -43,11 +43,12 @@ def preempt(rank: Rank, request: Request, blocks_of_this_step: int) -> None:
         rank.prefilling.pop(request, None)
     filled = request.computed
     in_flight = 0
+    request.held += blocks_of_this_step
     if request.join_step >= 0:
-        request.held = -(-request.computed // size) + blocks_of_this_step
         # Blocks that decode steps fill can be found from the end of those steps.
-        filled -= batch.step - max(request.join_step, rank.next_output)
-        in_flight = batch.step - max(request.join_step - 1, rank.next_output)
+        decoded = batch.gained_since(request, rank.next_output)
+        filled -= decoded
+        in_flight = decoded + (request.join_step > rank.next_output)
     rank.tokens_held -= request.computed
     rank.cache.release(request, filled // size, returns=True)
     del rank.running[request]

@@ -38,6 +38,8 @@ class EngineSettings:
         output_ps_per_request: delay of a step's tokens per request in the step (detokenise, stream) [ps].
         stages: stages of the pipeline.
         balanced: whether a batch of a pipeline takes at most an even share of the running requests that decode.
+        recompute_last_block: whether the last block of a prefix hit is computed again, as a drafter needs that reads
+            the model's hidden states.
     """
 
     max_num_batched_tokens: int
@@ -57,6 +59,7 @@ class EngineSettings:
     output_ps_per_request: int = 0
     stages: int = 1
     balanced: bool = False
+    recompute_last_block: bool = False
 
 
 class SharedLinks(Protocol):
@@ -126,6 +129,10 @@ class DraftView(Protocol):
 
     def step_ps(self, k: int) -> int:
         """The predicted time of a step in which all of them have ``k`` drafts to verify and get ``k`` new ones [ps]."""
+
+
+StepForecast = Callable[[int, int, int], int]
+"""``(requests, their KV tokens, k)`` → the time of a step in which each verifies k drafts and gets k new ones [ps]."""
 
 
 class DraftController(Protocol):

@@ -43,6 +43,7 @@ class Rank:
         on_returning: told when a request comes back from a connector, outside the steps.
         connector: where else cached blocks may lie, or None.
         noise: the factor on the time of the next step that is planned, or None.
+        batch: for the requests that decode; None = a ``DecodeBatch``.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Rank:
         on_returning: Callable[[], None],
         connector: KVConnector | None = None,
         noise: Callable[[], float] | None = None,
+        batch: DecodeBatch | None = None,
     ) -> None:
         self.now = now
         self.noise = noise
@@ -107,7 +109,7 @@ class Rank:
         self.steps = steps
         self.pool = BlockPool(settings.num_blocks)
         self.cache = PrefixCache(self.pool, settings.block_size, settings.prefix_caching)
-        self.batch = DecodeBatch(settings.block_size, steps.windows)
+        self.batch = DecodeBatch(settings.block_size, steps.windows) if batch is None else batch
         self.waiting: WaitingQueue = FcfsQueue() if scheduler.fcfs else KeyedQueue()
         #: Requests in the front end, by the time at which they reach the waiting queue.
         self.incoming: deque[Request] = deque()
@@ -198,9 +200,12 @@ class Rank:
     def plan_decodes(self) -> None:
         """Plan a step of today's decodes, which is all that the plan of an earlier instant would have found."""
         if self.batch.size:
-            self.pool.take(self.batch.new_blocks(1))
+            batch = self.batch
+            self.pool.take(batch.new_blocks(1))
+            if batch.asks:
+                batch.decide(batch.size, batch.context)
             self.pipeline.append(self.steps.decodes(self))
-            self._advance(self.batch.size)
+            self._advance(0)
 
     def plan(self, now: int) -> bool:
         """Plan a step as of ``now`` [ps]. Both passes of vLLM's ``schedule``; False if they find no work."""
@@ -215,9 +220,9 @@ class Rank:
         batch = self.batch
         chunks: list[tuple[Request, int]] = []
         self.preempted = False
-        budget = self.settings.max_num_batched_tokens - batch.size
+        budget = self.settings.max_num_batched_tokens - batch.tokens()
         need = batch.new_blocks(1)
-        short = need > self.pool.free or batch.size > self.most_decodes
+        short = need > self.pool.free or batch.size > self.most_decodes or budget < 0
         if short or (self.prefilling and not self._take_chunks(budget, need, chunks)):
             budget, self.preempted = schedule_in_order(self, chunks)
         else:
@@ -233,8 +238,10 @@ class Rank:
         if chunks:
             self._commit_mixed(chunks)
         elif batch.size:
+            if batch.asks:
+                batch.decide(batch.size, batch.context)
             self.pipeline.append(self.steps.decodes(self))
-            self._advance(batch.size)
+            self._advance(0)
         else:
             self.rejoined = None
             return False
@@ -271,19 +278,22 @@ class Rank:
 
     def _commit_mixed(self, chunks: list[tuple[Request, int]]) -> None:
         """Plan a step with prefill chunks, and move the state on to the one after it."""
+        batch = self.batch
+        if batch.asks:
+            prompts = sum([request.computed + want for request, want in chunks])
+            batch.decide(batch.size + len(chunks), batch.context + prompts)
         step = self.steps.mixed(self, chunks)
         self.pipeline.append(step)
-        self._advance(step.shape.tokens)
-        self.batch.version += 1
+        self._advance(step.prefill_tokens)
+        batch.version += 1
         if self.lane is not None:
             self.lane.chunked = [request for request, _ in chunks]
         for request in step.completing or ():
             self._prefilled(request)
 
-    def _advance(self, tokens: int) -> None:
-        """A step of ``tokens`` tokens has been planned."""
-        self.tokens_held += tokens
-        self.batch.advance(1)
+    def _advance(self, prefill_tokens: int) -> None:
+        """A step with so many prompt tokens has been planned."""
+        self.tokens_held += prefill_tokens + self.batch.advance(1)
 
     def give(self, request: Request, want: int) -> None:
         """Blocks for the request's next ``want`` tokens, which can be found from now on."""
@@ -341,15 +351,14 @@ class Rank:
             need = batch.new_blocks(count)
             if need:
                 self.pool.take(need)
-            self.tokens_held += count * batch.size
-            batch.advance(count)
+            self.tokens_held += batch.advance(count)
 
     def ends_nobody(self) -> bool:
         """Whether the next output ends no request and is nobody's last before a pause."""
         return self.next_output not in self.ended and not self.leavers
 
     def skip_outputs(self, step: PlannedStep, count: int) -> None:
-        """The outputs of ``count`` steps inside a series, in which nobody ends, are there."""
+        """The outputs of ``count`` steps like ``step`` inside a run, in which nobody ends, are there."""
         self.next_output += count
         self.generated += count * step.emitted
 

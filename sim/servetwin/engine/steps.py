@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EngineSettings
+from servetwin.engine.reading import in_all
 from servetwin.physics.protocols import StepShape, StepTime
 from servetwin.request import Request
 
@@ -51,7 +52,7 @@ class StepMaker:
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + size
         if batch.windows or rank.noise is not None:
-            shape = self._decoding(size, *_by_kind(batch))
+            shape = self._decoding(size, *self.by_kind(batch))
             if rank.noise is not None:
                 shape.stretch = rank.noise()
             price = self._price(shape)
@@ -78,7 +79,8 @@ class StepMaker:
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
             price.compute_growth_ps, step.version, step.held, step.released, step.late, step.emitted, step.context,
-            step.attended, step.prefill_tokens, step.completing, step.recomputed,
+            step.attended, step.prefill_tokens, step.completing, step.recomputed, price.draft_ps, step.accepted,
+            step.drafting, step.stood,
         )  # fmt: skip
 
     def _decode_price(self, size: int) -> _DecodePrice:
@@ -117,13 +119,14 @@ class StepMaker:
                 recomputed += again
             if after == request.target:
                 completing.append(request)
-        tokens = size + prefill
+        drafted = batch.drafted(0)
+        tokens = size + drafted + prefill
         padded = self._padded
         graph = tokens < len(padded)
-        contexts, growing = _by_kind(batch)
+        contexts, growing = self.by_kind(batch)
         shape = StepShape(
             tokens, padded[tokens] if graph else tokens, graph, size + len(chunks), size, contexts, growing,
-            tuple(sizes),
+            tuple(sizes), drafted, 1.0, 1.0, batch.made,
         )  # fmt: skip
         if rank.noise is not None:
             shape.stretch = rank.noise()
@@ -131,21 +134,26 @@ class StepMaker:
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + tokens
         price = self._price(shape)
+        emitted, stood = batch.gains(0), batch.stood(0)
+        if drafted:
+            # Every drafted token attends the context too, and is read with it.
+            context += drafted
+            attended += drafted + int(batch.context * drafted / size)
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-            price.compute_growth_ps, batch.version, held, rank.released, late, size + len(completing), context,
-            attended, prefill, completing, recomputed,
+            price.compute_growth_ps, batch.version, held, rank.released, late, emitted + len(completing), context,
+            attended, prefill, completing, recomputed, price.draft_ps, in_all(stood), batch.drafting(0),
+            stood,
         )  # fmt: skip
 
-
-def _by_kind(batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Per attention kind, the context of the batch and how many requests grow."""
-    if not batch.windows:
-        return (batch.context,), (batch.size,)
-    return (
-        (batch.context, *(window.context for window in batch.windows)),
-        (batch.size, *(window.growing for window in batch.windows)),
-    )
+    def by_kind(self, batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Per attention kind, the context of the next step's decodes and how many of them grow."""
+        if not batch.windows:
+            return (batch.context,), (batch.size,)
+        return (
+            (batch.context, *(window.context for window in batch.windows)),
+            (batch.size, *(window.growing for window in batch.windows)),
+        )
 
 
 def padding(graph_sizes: tuple[int, ...]) -> list[int]:

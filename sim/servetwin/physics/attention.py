@@ -103,18 +103,18 @@ class AttentionPrices:
         self.per_request_ps = picoseconds(heads * curve.per_head_s + 2.0 * model.state_bytes(tensor) / bandwidth)
         self._ramp = curve.ramp_tokens
         self._context = context
-        self._slopes: dict[tuple[int, bool], Slopes] = {}
+        self._slopes: dict[tuple[float, bool], Slopes] = {}
         self._windowed = tuple(enumerate(self.windows, start=1))
         self._power = calibration.roofline_power
         self._chunk_read_ps = [seconds * PS_PER_S for seconds in self._read]
         self._chunk_pair_ps = [seconds * PS_PER_S for seconds in self._pair]
         self._expand_ps = self._expand * PS_PER_S
 
-    def slopes(self, width: int, mixed: bool) -> Slopes:
+    def slopes(self, width: float, mixed: bool) -> Slopes:
         """Price of a token of decode context.
 
         Args:
-            width: tokens per decoding request: the arithmetic is done for each, the context is read once.
+            width: tokens per decoding request, their mean: the arithmetic is done for each, the context is read once.
             mixed: whether the step has a prefill chunk.
         """
         found = self._slopes.get((width, mixed))
@@ -123,7 +123,7 @@ class AttentionPrices:
             self._slopes[width, mixed] = found
         return found
 
-    def _slope(self, kind: int, width: int, mixed: bool) -> tuple[int, int]:
+    def _slope(self, kind: int, width: float, mixed: bool) -> tuple[int, int]:
         """The price of one attention kind; see ``slopes``."""
         memory, compute = self._read[kind], width * self._decode[kind]
         seconds = max(memory, compute)

@@ -228,7 +228,7 @@ def _index_work(prices: RooflineStepTime, read: int, pairs: float) -> list[Work]
 
 def _settle_phases(account: _Account, prices: RooflineStepTime, shape: StepShape, slowdown: float) -> None:
     """The phases outside the layers as items, and all items rounded to the phases."""
-    rows = shape.requests + shape.decodes * (shape.width - 1)
+    rows = shape.rows
     _, padded, own = prices.own(shape)
     exchanges = {exchange.kind: exchange for exchange in prices.links.exchanges(padded, rows, own)}
     layers = dict.fromkeys(COLUMNS.values(), 0)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from servetwin.physics.protocols import Phase, StepPrice, StepShape, StepTime
+from servetwin.physics.protocols import DRAFT, Phase, StepPrice, StepShape, StepTime
 
 _BLOCK = 1024
 
@@ -50,7 +50,7 @@ class JitteredStepTime:
 
     Every part of a step is multiplied by the same factor, but compute and memory together are never shorter than the
     hardware's bound, nor communication than its bytes on the wire: a step whose price is near the bound can hardly
-    become shorter, so that the mean of very noisy steps is a little above their price.
+    become shorter, so that the mean of very noisy steps is a little above their price. Drafting takes its price.
 
     Args:
         exact: prices the steps without noise.
@@ -74,7 +74,7 @@ class JitteredStepTime:
         compute = new_busy * price.compute_ps // busy if busy else 0
         return StepPrice(
             compute, new_busy - compute, new_wire, math.ceil(price.host_ps * stretch),
-            price.compute_growth_ps, price.memory_growth_ps,
+            price.compute_growth_ps, price.memory_growth_ps, price.draft_ps, price.draft_growth_ps,
         )  # fmt: skip
 
     def phases(self, shape: StepShape) -> list[Phase]:
@@ -88,10 +88,14 @@ class JitteredStepTime:
         }  # fmt: skip
         old = dict.fromkeys(left, 0)
         for phase in phases:
-            old[phase.resource] += phase.ps
+            if phase.kind != DRAFT:
+                old[phase.resource] += phase.ps
         stretched = []
         for phase in phases:
             resource = phase.resource
+            if phase.kind == DRAFT:
+                stretched.append(phase)
+                continue
             ps = left[resource] * phase.ps // old[resource] if old[resource] else 0
             old[resource] -= phase.ps
             left[resource] -= ps

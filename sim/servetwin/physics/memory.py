@@ -86,7 +86,7 @@ def check_context(model: ModelSpec, context: int) -> None:
 def kv_room(
     model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, gpu_memory_utilization: float,
     max_num_batched_tokens: int, block_size: int, calibration: Calibration, max_num_seqs: int = 1,
-    uneven_heads: bool = False, advise: bool = True,
+    uneven_heads: bool = False, advise: bool = True, drafter_bytes: float = 0.0, drafter_kv_bytes: float = 0.0,
 ) -> KvRoom:  # fmt: skip
     """How many KV blocks fit beside the weights.
 
@@ -111,6 +111,8 @@ def kv_room(
         calibration: the engine's own needs.
         max_num_seqs: requests that run at a time at most; each holds the constant-size states of its layers.
         uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them counts.
+        drafter_bytes: weights of a drafter on the rank [B].
+        drafter_kv_bytes: KV cache that it keeps per token [B], in the same blocks.
         advise: whether an error about weights that do not fit names the smallest degree at which there is room.
 
     Returns:
@@ -121,9 +123,9 @@ def kv_room(
     """
     check_tensor(model, tensor, uneven_heads)
     usable = gpu_memory_utilization * (gpu.memory_bytes - calibration.unavailable_bytes)
-    weight_bytes = model.weight_bytes(weights, tensor) + 2.0 * model.vision_parameters / tensor
+    weight_bytes = model.weight_bytes(weights, tensor) + 2.0 * model.vision_parameters / tensor + drafter_bytes
     state = model.state_bytes(tensor)
-    per_block = block_size * model.kv_bytes_per_token(kv_cache, tensor)
+    per_block = block_size * (model.kv_bytes_per_token(kv_cache, tensor) + drafter_kv_bytes)
 
     def overhead_of(seqs: int, tokens: int = max_num_batched_tokens) -> float:
         return engine_bytes(
@@ -151,7 +153,8 @@ def kv_room(
             hint=_smallest_degree(
                 model, gpu, weights=weights, kv_cache=kv_cache, gpu_memory_utilization=gpu_memory_utilization,
                 max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, calibration=calibration,
-                max_num_seqs=max_num_seqs, uneven_heads=uneven_heads,
+                max_num_seqs=max_num_seqs, uneven_heads=uneven_heads, drafter_bytes=drafter_bytes,
+                drafter_kv_bytes=drafter_kv_bytes,
             ) if advise else None,
         )  # fmt: skip
     room = usable - overhead - weight_bytes

@@ -114,5 +114,5 @@ def _of_kinds(shape: StepShape, kinds: tuple[int, ...]) -> StepShape:
     return StepShape(
         shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes,
         tuple(shape.context[kind] for kind in kinds), tuple(shape.growing[kind] for kind in kinds), shape.chunks,
-        shape.width, shape.link_share, shape.stretch,
+        shape.drafted, shape.link_share, shape.stretch, shape.drafts,
     )  # fmt: skip

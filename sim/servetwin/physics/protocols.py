@@ -17,20 +17,21 @@ class StepShape:
         padded_tokens: ``tokens`` padded up to the captured CUDA-graph size, or ``tokens`` itself.
         graph: whether a captured CUDA graph runs: whether the tokens of the step, prefill chunks or not, fit into
             the largest captured size.
-        requests: requests in the step; each has one row of logits.
-        decodes: requests that decode (one token each, times ``width``).
+        requests: requests in the step; each has one row of logits, and one more for each of its drafts.
+        decodes: requests that decode: one token each, and the drafts.
         context: per attention kind, the KV tokens read by all decoding requests together, their own included.
             Kind 0 is full attention; kind i is window ``StepTime.windows[i - 1]``, where a request reads
             ``min(context, window)``.
         growing: per attention kind, how many decoding requests read one token more in the next step.
         chunks: prefill chunks of the step.
-        width: tokens per decoding request: 1, or 1 + K when drafts are verified.
+        drafted: drafted tokens that the step verifies, over all decoding requests.
         link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
         stretch: how much longer than its price the step happens to take; 1 = no noise (``physics.jitter``).
+        drafts: tokens that are drafted for every request at the end of the step; 0 = no drafter runs.
     """
 
-    __slots__ = ("chunks", "context", "decodes", "graph", "growing", "link_share", "padded_tokens", "requests",
-                 "stretch", "tokens", "width")  # fmt: skip
+    __slots__ = ("chunks", "context", "decodes", "drafted", "drafts", "graph", "growing", "link_share",
+                 "padded_tokens", "requests", "stretch", "tokens")  # fmt: skip
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class StepShape:
         context: tuple[int, ...],
         growing: tuple[int, ...],
         chunks: tuple[Chunk, ...] = (),
-        width: int = 1,
+        drafted: int = 0,
         link_share: float = 1.0,
         stretch: float = 1.0,
+        drafts: int = 0,
     ) -> None:
         self.tokens = tokens
         self.padded_tokens = padded_tokens
@@ -54,28 +56,40 @@ class StepShape:
         self.context = context
         self.growing = growing
         self.chunks = chunks
-        self.width = width
+        self.drafted = drafted
         self.link_share = link_share
         self.stretch = stretch
+        self.drafts = drafts
+
+    @property
+    def rows(self) -> int:
+        """Rows of logits."""
+        return self.requests + self.drafted
+
+    @property
+    def width(self) -> float:
+        """Tokens per decoding request: 1, or 1 + K where every one verifies K drafts; their mean otherwise."""
+        return 1.0 + self.drafted / self.decodes if self.drafted else 1.0
 
     def sharing(self, link_share: float) -> StepShape:
         """The same with another share of the links."""
         return StepShape(
             self.tokens, self.padded_tokens, self.graph, self.requests, self.decodes, self.context, self.growing,
-            self.chunks, self.width, link_share, self.stretch,
+            self.chunks, self.drafted, link_share, self.stretch, self.drafts,
         )  # fmt: skip
 
 
 class StepPrice:
     """The price of a step, in whole picoseconds, and how it grows when every decode's context grows by one token.
 
-    ``total_ps = compute_ps + memory_ps + communication_ps + host_ps`` and
-    ``growth_ps = compute_growth_ps + memory_growth_ps``, exactly. An operator counts whole as compute or memory, by
-    the larger of the two; communication is what the step waits for; host is what the GPU waits for the CPU.
+    ``total_ps = compute_ps + memory_ps + communication_ps + host_ps + draft_ps`` and
+    ``growth_ps = compute_growth_ps + memory_growth_ps + draft_growth_ps``, exactly. An operator counts whole as compute
+    or memory, by the larger of the two; communication is what the step waits for; host is what the GPU waits for the
+    CPU; draft is all that the drafting at its end takes, whatever bounds it.
     """
 
-    __slots__ = ("communication_ps", "compute_growth_ps", "compute_ps", "growth_ps", "host_ps", "memory_growth_ps",
-                 "memory_ps", "total_ps")  # fmt: skip
+    __slots__ = ("communication_ps", "compute_growth_ps", "compute_ps", "draft_growth_ps", "draft_ps", "growth_ps",
+                 "host_ps", "memory_growth_ps", "memory_ps", "total_ps")  # fmt: skip
 
     def __init__(
         self,
@@ -85,15 +99,23 @@ class StepPrice:
         host_ps: int,
         compute_growth_ps: int = 0,
         memory_growth_ps: int = 0,
+        draft_ps: int = 0,
+        draft_growth_ps: int = 0,
     ) -> None:
-        self.total_ps = compute_ps + memory_ps + communication_ps + host_ps
-        self.growth_ps = compute_growth_ps + memory_growth_ps
+        self.total_ps = compute_ps + memory_ps + communication_ps + host_ps + draft_ps
+        self.growth_ps = compute_growth_ps + memory_growth_ps + draft_growth_ps
         self.compute_ps = compute_ps
         self.memory_ps = memory_ps
         self.communication_ps = communication_ps
         self.host_ps = host_ps
         self.compute_growth_ps = compute_growth_ps
         self.memory_growth_ps = memory_growth_ps
+        self.draft_ps = draft_ps
+        self.draft_growth_ps = draft_growth_ps
+
+
+DRAFT = "draft"
+"""The kind of a phase in which tokens are drafted."""
 
 
 class Phase(NamedTuple):

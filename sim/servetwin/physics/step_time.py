@@ -43,6 +43,8 @@ class RooflineStepTime:
         span: how the GPUs of the replica lie; in one link domain if not given.
         context: groups of ``tensor`` ranks that share out the tokens of prompts; every decode runs on each.
         uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them sets the pace.
+        synchronous: whether the engine schedules a step only when it knows the tokens of the one before: then the GPU
+            waits for the scheduler too.
 
     Attributes:
         operators: what depends on tokens only: layers that it occurs in, and the operator.
@@ -58,6 +60,7 @@ class RooflineStepTime:
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
         calibration: Calibration, span: Span | None = None, context: int = 1, uneven_heads: bool = False,
+        synchronous: bool = False,
     ) -> None:  # fmt: skip
         check_tensor(model, tensor, uneven_heads)
         check_context(model, context)
@@ -83,9 +86,13 @@ class RooflineStepTime:
         greedy_s, chosen_s = calibration.sampling("greedy"), calibration.sampling(sampling)
         row_s = greedy_s + machine.kernels.sort * (chosen_s - greedy_s)
         self._row_ps = picoseconds(row_s * model.vocab / 32_000) if model.has_output else 0
-        self._host_ps = picoseconds(calibration.step_s)
+        step_s, request_s = calibration.step_s, calibration.request_step_s
+        if synchronous:
+            step_s += calibration.scheduling_s
+            request_s += calibration.scheduling_s_per_request
+        self._host_ps = picoseconds(step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
-        self._request_ps = picoseconds(calibration.request_step_s)
+        self._request_ps = picoseconds(request_s)
         self._launching_ps = picoseconds(self._layers * calibration.eager_s)
         formats = {model.running(weights), kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
@@ -96,8 +103,8 @@ class RooflineStepTime:
         self._experts: dict[int, tuple[int, int]] = {}
         self._heads: dict[int, tuple[int, int, int]] = {}
         self._kinds = len(self.windows) + 1
-        self._decode_slopes = self.attention.slopes(1, False)
-        self._mixed_slopes = self.attention.slopes(1, True)
+        self._decode_slopes = self.attention.slopes(1.0, False)
+        self._mixed_slopes = self.attention.slopes(1.0, True)
 
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
@@ -160,7 +167,7 @@ class RooflineStepTime:
 
     def slopes_of(self, shape: StepShape) -> Slopes:
         """The price of a token of context of the step's decodes, by attention kind; whatever the context is."""
-        if shape.width == 1:
+        if not shape.drafted:
             return self._mixed_slopes if shape.chunks else self._decode_slopes
         return self.attention.slopes(shape.width, bool(shape.chunks))
 
@@ -183,8 +190,9 @@ class RooflineStepTime:
         """
         context = shape.context[0] + sum(new + before for new, before in shape.chunks)
         pairs = sum(attended_pairs(new, before, None) for new, before in shape.chunks)
-        rows = shape.requests + shape.decodes * (shape.width - 1)
-        flops, moved = self.work(shape.tokens, rows, context, shape.context[0] * shape.width + pairs)
+        rows = shape.rows
+        attended = int(shape.context[0] * shape.width) + pairs
+        flops, moved = self.work(shape.tokens, rows, context, attended)
         gpu, price = self.gpu, self.price(shape)
         busy_s = max(flops / self._fastest, moved / gpu.hbm_bytes_per_s) / (self.tensor * self.context)
         tokens, _, own = self.own(shape)
@@ -250,7 +258,7 @@ class RooflineStepTime:
             host += max(0, self._launching_ps - compute - memory - communication)
         requests = shape.requests
         host += self._request_ps * requests
-        rows = requests if shape.width == 1 else requests + shape.decodes * (shape.width - 1)
+        rows = requests + shape.drafted
         head_compute, head_memory, gather = self._heads.get(rows) or self._fill_head(rows)
         if shape.link_share != 1.0 and gather:
             gather = self.links.gather_ps(rows, shape.link_share)

@@ -111,7 +111,7 @@ class TableAttention(AttentionPrices):
         kinds: list[int | None] = [None, *self.windows]
         self._rest_kinds = [kinds.index(window) for window in (None, *rest.windows)]
         self._lines: dict[int, tuple[int, list[float]]] = {}
-        self._by_size: dict[tuple[int, int, bool], Slopes] = {}
+        self._by_size: dict[tuple[int, float, bool], Slopes] = {}
         self._chunk_s: dict[tuple[_Group, int, int], float] = {}
 
     def _group(self, layer: Layer) -> _Group | None:
@@ -161,15 +161,15 @@ class TableAttention(AttentionPrices):
             fixed = picoseconds(sum(group.count * group.launch_s for group in self._groups))
         return fixed + self._rest.per_request_ps * requests
 
-    def slopes_of(self, decodes: int, width: int, mixed: bool) -> Slopes:
+    def slopes_of(self, decodes: int, width: float, mixed: bool) -> Slopes:
         """Price of a token of context of ``decodes`` decoding requests, by attention kind; see ``slopes``."""
         found = self._by_size.get((decodes, width, mixed))
         if found is None:
             found = self._by_size[decodes, width, mixed] = self._slopes_of(decodes, width, mixed)
         return found
 
-    def _slopes_of(self, decodes: int, width: int, mixed: bool) -> Slopes:
-        plain, wanted = self.slopes(1, False), self.slopes(width, mixed)
+    def _slopes_of(self, decodes: int, width: float, mixed: bool) -> Slopes:
+        plain, wanted = self.slopes(1.0, False), self.slopes(width, mixed)
         _, lines = self._lines_of(max(decodes, 1))
         prices = []
         for kind, seconds in enumerate(lines):

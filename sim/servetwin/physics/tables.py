@@ -28,7 +28,7 @@ class TableStepTime(RooflineStepTime):
         model, gpu, tensor, weights, kv_cache, sampling, calibration: as ``RooflineStepTime``.
         database: the measured operators.
         slowdown: multiplies every measurement; ``gpu``, ``calibration`` and ``span`` are slowed down already.
-        span, context, uneven_heads: as ``RooflineStepTime``.
+        span, context, uneven_heads, synchronous: as ``RooflineStepTime``.
 
     Raises:
         CapacityError, CatalogError: as ``RooflineStepTime``.
@@ -37,11 +37,11 @@ class TableStepTime(RooflineStepTime):
     def __init__(
         self, model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, sampling: str,
         calibration: Calibration, database: OperatorDatabase, slowdown: float = 1.0, span: Span | None = None,
-        context: int = 1, uneven_heads: bool = False,
+        context: int = 1, uneven_heads: bool = False, synchronous: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             model, gpu, tensor=tensor, weights=weights, kv_cache=kv_cache, sampling=sampling, calibration=calibration,
-            span=span, context=context, uneven_heads=uneven_heads,
+            span=span, context=context, uneven_heads=uneven_heads, synchronous=synchronous,
         )  # fmt: skip
         machine = Machine.of(gpu, calibration)
         self._database = database

@@ -58,6 +58,7 @@ class Recorder:
         self._gaps: list[int] = []
         self._chunk_store = ColumnStore(CHUNK_COLUMNS)
         self._chunks: list[int] = []
+        self._choices: list[tuple[int, int, int]] = []
         self._phases: list[PhaseRecord] = []
         self._stage_phases: list[StageRecord] = []
 
@@ -82,6 +83,10 @@ class Recorder:
     ) -> None:  # fmt: skip
         """The phases of one step on one stage of a pipeline; see ``records.RunLog``."""
         self._stage_phases.append((replica, stage, start_ps, tokens, prefill_tokens, decodes, context, phases))
+
+    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
+        """From ``time_ps`` [ps] on the replica drafts so many tokens per request."""
+        self._choices.append((replica, time_ps, drafts))
 
     def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
         """The prefill chunks ``(tokens, context)`` of the step that starts at ``start_ps`` [ps] on ``replica``."""

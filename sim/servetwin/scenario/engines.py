@@ -10,9 +10,10 @@ Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU) and ``vllm/config/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from servetwin.errors import ScenarioError
+from servetwin.scenario.speculation import SYNCHRONOUS
 
 NEWEST = (0, 24)
 """The last version whose defaults were looked up."""
@@ -96,9 +97,30 @@ def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float, stages: 
     )
 
 
-def largest_graph(max_num_seqs: int, max_num_batched_tokens: int) -> int:
-    """The largest batch that vLLM captures by default [tokens]."""
-    return min(2 * max_num_seqs, 512, max_num_batched_tokens)
+def with_drafts(defaults: EngineDefaults, name: str, method: str) -> EngineDefaults:
+    """The defaults of an engine that drafts.
+
+    vLLM schedules synchronously for some methods. SGLang does not overlap drafting with its scheduler, and runs 48
+    requests at a time.
+
+    Source: vLLM ``config/vllm.py`` of 0.15; SGLang ``srt/server_args.py`` of 0.5 ("Max running requests is reset to 48
+        for speculative decoding", "Overlap scheduler is disabled").
+
+    Args:
+        defaults: those of the engine without drafts.
+        name: the family of the engine.
+        method: who drafts.
+    """
+    if name == "sglang":
+        return replace(defaults, max_num_seqs=min(48, defaults.max_num_seqs), async_scheduling=False)
+    if name == "vllm" and method in SYNCHRONOUS:
+        return replace(defaults, async_scheduling=False)
+    return defaults
+
+
+def largest_graph(max_num_seqs: int, max_num_batched_tokens: int, drafts: int = 0) -> int:
+    """The largest batch that vLLM captures by default [tokens], with so many drafted tokens per request."""
+    return min(2 * max_num_seqs * (1 + drafts), 512, max_num_batched_tokens)
 
 
 def graph_sizes(largest: int) -> tuple[int, ...]:

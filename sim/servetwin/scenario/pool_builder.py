@@ -4,30 +4,39 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from servetwin.acceptance import Preset, build_fates
 from servetwin.catalog.find import Catalog
 from servetwin.cluster.gateway import Gateway
 from servetwin.cluster.pool import Pool as ClusterPool
 from servetwin.cluster.replica import Replica
+from servetwin.engine.drafting import DraftingExecutor
+from servetwin.engine.drafts import DraftBatch
 from servetwin.engine.executor import Executor
 from servetwin.engine.pipeline import PipelinedExecutor
 from servetwin.engine.process import EngineProcess
-from servetwin.engine.protocols import EngineSettings
+from servetwin.engine.protocols import EngineSettings, Fates
 from servetwin.engine.steps import StepMaker
+from servetwin.engine.verify import VerifyMaker
 from servetwin.physics.hand_off import HandOff
-from servetwin.physics.jitter import JitteredStepTime, StepNoise
+from servetwin.physics.jitter import BoundedStepTime, JitteredStepTime, StepNoise
 from servetwin.physics.pipeline import PipelineStepTime
 from servetwin.physics.protocols import StepTime
+from servetwin.physics.speculative import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
+from servetwin.policies.speculation import Fixed
 from servetwin.results.meta import PoolMeta
 from servetwin.results.recorder import Recorder
+from servetwin.scenario.draft_prices import price_drafts
 from servetwin.scenario.engine_settings import engine_settings
 from servetwin.scenario.links import Network
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import price_hand_offs, price_pipeline, price_steps
 from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.speculation import Speculation
 from servetwin.scenario.stragglers import stage_health
 from servetwin.scenario.traffic import Exchanges
 from servetwin.specs import Span
@@ -43,18 +52,24 @@ class Priced:
     Args:
         scenario: the resolved scenario.
         parts: what the pool is made of.
+        speculation: how it drafts, or None.
         settings: the settings of its engines.
         span: how the GPUs of a replica lie; None = in one link domain.
         health: of the slowest GPU of each stage.
     """
 
     def __init__(
-        self, scenario: Scenario, parts: PoolParts, settings: EngineSettings, span: Span | None,
-        health: tuple[Health, ...],
+        self, scenario: Scenario, parts: PoolParts, speculation: Speculation | None, settings: EngineSettings,
+        span: Span | None, health: tuple[Health, ...],
     ) -> None:  # fmt: skip
         noisy, stages = scenario.physics.jitter > 0, parts.stages
-        self.prices = price_steps(scenario, parts, span=span, health=reduce(Health.worst, health))
-        self.step_time: StepTime = JitteredStepTime(self.prices) if noisy else self.prices
+        worst = reduce(Health.worst, health)
+        self.prices = price_steps(scenario, parts, span=span, health=worst)
+        exact: BoundedStepTime = self.prices
+        if speculation is not None:
+            drafting = price_drafts(scenario, parts, speculation, settings.graph_sizes, span, worst)
+            exact = SpeculativeStepTime(self.prices, drafting)
+        self.step_time: StepTime = JitteredStepTime(exact) if noisy else exact
         #: By stage of a pipeline.
         self.staged: list[RooflineStepTime] = []
         self.pipeline: PipelineStepTime | None = None
@@ -65,6 +80,8 @@ class Priced:
             self.pipeline = price_pipeline(self.prices, self.staged, self.hand_offs, noisy=noisy)
             self.step_time = self.pipeline
         self.steps = StepMaker(settings, self.step_time)
+        if speculation is not None:
+            self.steps = VerifyMaker(settings, self.step_time, speculation.k, speculation.nodes)
 
 
 class PoolBuilder:
@@ -95,7 +112,9 @@ class PoolBuilder:
         health = health or (HEALTHY,) * len(self.parts.stages)
         found = self._priced.get((span, health))
         if found is None:
-            found = self._priced[span, health] = Priced(self._scenario, self.parts, self._settings, span, health)
+            found = self._priced[span, health] = Priced(
+                self._scenario, self.parts, self._pool.speculation, self._settings, span, health
+            )
         return found
 
     @property
@@ -132,6 +151,12 @@ class PoolBuilder:
     ) -> ClusterPool:
         """The pool, which makes a replica whenever the cluster wants one."""
 
+        speculation = self._pool.speculation
+        fates: Fates | None = None
+        if speculation is not None:
+            assert not isinstance(speculation.acceptance, Preset)
+            fates = build_fates(speculation.acceptance, context.streams, Path())
+
         def noise(index: int) -> StepNoise | None:
             return StepNoise(self._jitter, context.streams.generator("jitter", index)) if self._jitter else None
 
@@ -147,7 +172,12 @@ class PoolBuilder:
                 "links": network.links_of(index),
             }
             executor: EngineProcess
-            if priced.pipeline is None:
+            if fates is not None:
+                executor = DraftingExecutor(
+                    env, index, priced.step_time, self._settings, scheduler, log, gateway.finished,
+                    batch=self._draft_batch(priced, fates, context), **options,
+                )  # fmt: skip
+            elif priced.pipeline is None:
                 executor = Executor(
                     env, index, priced.step_time, self._settings, scheduler, log, gateway.finished, **options
                 )
@@ -158,6 +188,17 @@ class PoolBuilder:
             return Replica(index, self._index, executor)
 
         return ClusterPool(self._index, self._pool.name, self._pool.role, replica)
+
+    def _draft_batch(self, priced: Priced, fates: Fates, context: PolicyContext) -> DraftBatch:
+        """The batch of one replica that drafts."""
+        speculation, settings = self._pool.speculation, self._settings
+        assert speculation is not None and isinstance(priced.steps, VerifyMaker)
+        policy = speculation.controller
+        return DraftBatch(
+            settings.block_size, priced.step_time.windows, speculation.k, speculation.nodes, speculation.lookahead,
+            settings.max_num_batched_tokens, settings.depth, fates,
+            None if isinstance(policy, Fixed) else policy.build(context), priced.steps.forecast,
+        )  # fmt: skip
 
     def meta(self, first_replica: int) -> PoolMeta:
         """What the results say about the pool."""

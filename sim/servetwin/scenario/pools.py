@@ -11,9 +11,11 @@ from servetwin.physics.memory import KvRoom, check_context, check_tensor
 from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
 from servetwin.scenario.advice import DEGREE, MostGpus, most_gpus, placed_in
 from servetwin.scenario.engines import CALIBRATIONS
+from servetwin.scenario.drafters import drafter_parts
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
+from servetwin.specs.drafter import DrafterSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 
@@ -37,6 +39,10 @@ class PoolParts:
         kv_cache: precision of the KV cache.
         context: groups of ``tensor`` GPUs that share out prompts.
         uneven_heads: whether ``tensor`` need not divide the query heads.
+        drafter: who drafts, or None.
+        draft_tensor: GPUs that share out the drafter.
+        drafts: tokens that it drafts in a row, at most.
+        synchronous: whether the engine schedules a step when it knows the tokens of the one before.
         most: how many GPUs a replica can have.
     """
 
@@ -51,6 +57,15 @@ class PoolParts:
     most: MostGpus
     context: int = 1
     uneven_heads: bool = False
+    drafter: DrafterSpec | None = None
+    draft_tensor: int = 1
+    drafts: int = 0
+    synchronous: bool = False
+
+    @property
+    def draft_weights(self) -> str:
+        """Precision of the drafter's weights: that of the model for a module of it, else as published."""
+        return self.weights if self.drafter is not None and self.drafter.quantised else "auto"
 
     @property
     def gpus(self) -> int:
@@ -85,6 +100,10 @@ class PoolParts:
             "max_num_seqs": engine.max_num_seqs,
             "uneven_heads": self.uneven_heads,
         }
+        if self.drafter is not None:
+            share = self.draft_tensor
+            settings["drafter_bytes"] = self.drafter.weight_bytes(self.drafts, self.draft_weights, share)
+            settings["drafter_kv_bytes"] = self.drafter.kv_bytes_per_token(self.kv_cache, share)
         with placed_in(place, self.most, len(self.stages) * self.context):
             try:
                 return stage_rooms(self.stages, self.tensor, **settings)
@@ -162,6 +181,8 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         most=most,
         context=pool.parallel.context,
         uneven_heads=pool.parallel.uneven_heads,
+        synchronous=pool.engine.async_scheduling is False and pool.parallel.pipeline == 1,
+        **drafter_parts(pool, model, place, catalog),
     )
 
 

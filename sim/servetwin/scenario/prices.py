@@ -52,6 +52,7 @@ def price_steps(
         "calibration": calibration,
         "context": parts.context,
         "uneven_heads": parts.uneven_heads,
+        "synchronous": parts.synchronous,
         "span": _span(span, slowdown, gpu, parts, health),
     }
     if scenario.physics.backend == TABLES:

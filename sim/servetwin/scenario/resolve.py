@@ -9,7 +9,15 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
-from servetwin.scenario.engines import CALIBRATIONS, EngineDefaults, largest_graph, rules_version, vllm_defaults
+from servetwin.scenario.drafters import check_speculation, resolve_speculation
+from servetwin.scenario.engines import (
+    CALIBRATIONS,
+    EngineDefaults,
+    largest_graph,
+    rules_version,
+    vllm_defaults,
+    with_drafts,
+)
 from servetwin.scenario.idle_topology import resolve_topology
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import PoolParts, pool_parts
@@ -29,7 +37,7 @@ from servetwin.scenario.stragglers import check_stragglers
 DEFAULT_REQUESTS = 1000
 """Requests of a run that does not say how many, where the workload has no end of its own."""
 
-INHERITED = ("replicas", "hardware", "parallel", "engine", "precision")
+INHERITED = ("replicas", "hardware", "parallel", "engine", "precision", "speculation")
 """What may stand once under ``cluster`` for all pools."""
 
 
@@ -87,7 +95,11 @@ def _merged_pools(scenario: Scenario) -> list[Pool]:
     pools = []
     for pool in scenario.cluster.pools:
         own = pool.model_dump(exclude_unset=True, exclude_none=True)
-        pools.append(Pool.model_validate(deep_merge(common, own)))
+        merged = deep_merge(common, own)
+        if "speculation" in pool.model_fields_set and pool.speculation is None:
+            # Switched off where the other pools have it.
+            merged.pop("speculation", None)
+        pools.append(Pool.model_validate(merged))
     return pools
 
 
@@ -113,13 +125,17 @@ def _resolve_pool(
         check_available(parts.gpu)
     rules = rules_version(scenario.engine.name, scenario.engine.version)
     defaults = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes, len(parts.stages))
+    if pool.speculation is not None:
+        check_speculation(pool, f"{place}.speculation")
+        defaults = with_drafts(defaults, scenario.engine.name, pool.speculation.method)
     filled = pool.model_copy(
         update={
             "replicas": pool.replicas or 1,
             "hardware": catalog.gpu_reference(pool.hardware or parts.gpu.name),
             "model": catalog.model_reference(parts.reference),
             "precision": Precision(weights=parts.weights, kv_cache=parts.kv_cache),
-            "engine": _fill_engine(pool.engine, defaults, parts, place),
+            "engine": _fill_engine(pool, defaults, parts, place),
+            "speculation": resolve_speculation(pool, parts, f"{place}.speculation", catalog),
         }
     )
     idle = idle_options(filled, scenario)
@@ -129,8 +145,9 @@ def _resolve_pool(
     return _resolve_room(filled, parts, place), idle
 
 
-def _fill_engine(engine: EngineOptions, defaults: EngineDefaults, parts: PoolParts, place: str) -> EngineOptions:
+def _fill_engine(pool: Pool, defaults: EngineDefaults, parts: PoolParts, place: str) -> EngineOptions:
     """The engine's options with vLLM's defaults."""
+    engine = pool.engine
     longest = parts.model.max_position
     max_model_len = engine.max_model_len or longest
     if max_model_len != "auto" and max_model_len > longest:
@@ -158,7 +175,8 @@ def _fill_engine(engine: EngineOptions, defaults: EngineDefaults, parts: PoolPar
     if engine.gpu_memory_utilization is None and engine.num_gpu_blocks_override is None:
         update["gpu_memory_utilization"] = defaults.gpu_memory_utilization
     if engine.max_cudagraph_capture_size is None and not engine.enforce_eager:
-        update["max_cudagraph_capture_size"] = largest_graph(seqs, tokens)
+        drafts = pool.speculation.nodes if pool.speculation is not None else 0
+        update["max_cudagraph_capture_size"] = largest_graph(seqs, tokens, drafts)
     return engine.model_copy(update=update)
 
 

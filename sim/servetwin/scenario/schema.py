@@ -26,6 +26,7 @@ from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
 from servetwin.scenario.part import MOST, Count, Part
 from servetwin.scenario.slo import Slo
+from servetwin.scenario.speculation import SpeculationOption
 from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import TopologyOptions
 from servetwin.units import MAX_S
@@ -199,6 +200,7 @@ class Pool(Part):
         parallel: GPUs of a replica.
         engine: the engine's settings.
         precision: number formats.
+        speculation: speculative decoding; none by default.
     """
 
     name: Name = "engines"
@@ -209,6 +211,7 @@ class Pool(Part):
     parallel: Parallel = Parallel()
     engine: EngineOptions = EngineOptions()
     precision: Precision = Precision()
+    speculation: SpeculationOption = None
 
 
 class Cluster(Part):
@@ -220,6 +223,7 @@ class Cluster(Part):
         parallel: GPUs of a replica.
         engine: the engine's settings.
         precision: number formats.
+        speculation: speculative decoding.
         pools: the pools; one called ``engines`` where none is given.
         topology: the servers, the network between them, and which GPUs each replica lies on.
         slowdown: multiplies the time of every step; below 1 it would beat the hardware.
@@ -231,6 +235,7 @@ class Cluster(Part):
     parallel: Parallel | None = None
     engine: EngineOptions | None = None
     precision: Precision | None = None
+    speculation: SpeculationOption = None
     pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
     topology: TopologyOptions | None = None
     slowdown: float = Field(default=1.0, ge=1, le=1000)

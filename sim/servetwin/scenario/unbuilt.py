@@ -28,7 +28,6 @@ class Unbuilt(NamedTuple):
 UNBUILT = (
     Unbuilt("control", "planners, autoscalers and faults"),
     Unbuilt("cluster.transfer", "the transfer of KV cache between pools"),
-    Unbuilt("pool.speculation", "speculative decoding"),
     Unbuilt("pool.kv_tiers", "KV cache outside the GPU"),
     Unbuilt("pool.parallel.data", "attention data parallelism inside a replica", (1,)),
     Unbuilt("pool.parallel.expert", "expert parallelism", (1,)),

@@ -76,6 +76,9 @@ class Calibration:
         step_s: what the GPU waits for the CPU in each step [s].
         request_step_s: the same for each request in the step: scheduling, sampling and bookkeeping loop over them [s].
         mixed_step_s: what a step with a prefill chunk costs on top [s].
+        scheduling_s: what an engine waits for its scheduler in each step on top, where scheduling is synchronous: the
+            next step is planned when the tokens of this one are known [s].
+        scheduling_s_per_request: the same for each request in the step [s].
         eager_s: launching the kernels of a layer from the CPU, where no captured graph runs; the GPU waits for as much
             of it as is longer than what the layers take [s].
         launch: share of the launch constants of products and attention that is left inside an engine's step, where
@@ -84,6 +87,10 @@ class Calibration:
             of a mixture start while others drain.
         router_s: choosing the experts of a layer and sorting its tokens by them, which benchmarks of experts leave out,
             for each expert of the layer [s].
+        draft_pass_s: where scheduling is synchronous, the least time between the passes of a drafter, which the CPU
+            needs to launch one [s].
+        draft_layer_s: the same for each layer of the drafter [s].
+        lookup_s: finding drafts in the text, per step [s].
         all_reduce: share of the latency of a measured all-reduce that is left, where engines fuse it with what
             follows; above 1, ranks also wait for each other.
         sampling_s: by sampling mode, per row of logits and 32,000 tokens of vocabulary, on H100 [s].
@@ -114,6 +121,11 @@ class Calibration:
     step_s: float
     request_step_s: float
     mixed_step_s: float
+    scheduling_s: float
+    scheduling_s_per_request: float
+    draft_pass_s: float
+    draft_layer_s: float
+    lookup_s: float
     eager_s: float
     launch: float
     experts_launch: float

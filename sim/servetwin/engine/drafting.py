@@ -1,0 +1,97 @@
+"""The process of a replica that drafts: like any other, but no two of its steps are equal."""
+
+from __future__ import annotations
+
+from servetwin.engine.accounts import StepAccounts
+from servetwin.engine.draft_accounts import DraftAccounts
+from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.executor import Executor
+from servetwin.engine.plan import PlannedStep
+from servetwin.engine.rank import Rank
+from servetwin.engine.verify import VerifyMaker
+from servetwin.physics.protocols import StepTime
+from servetwin.physics.series import Series, UnevenSeries
+from servetwin.records import RunLog
+
+
+class DraftingExecutor(Executor):
+    """Runs the steps that its rank plans, as many at once as will surely be planned.
+
+    Its ``accounts`` are ``DraftAccounts``, and its rank's batch and steps a ``DraftBatch`` and a ``VerifyMaker``.
+    Arguments are those of ``Executor``.
+    """
+
+    #: The steps of the run under way.
+    _steps: list[PlannedStep]
+
+    def generated(self, now: int) -> int:
+        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
+        generated = self.rank.generated
+        if self._may_cut and self._busy:
+            series = self._series
+            if self._head is not None and now > series.start_ps:
+                generated += self._head.emitted
+            for step in self._steps[: min(series.count, series.steps_before(now))]:
+                generated += step.emitted
+        return generated
+
+    def _new_accounts(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> StepAccounts:
+        batch = rank.batch
+        assert isinstance(batch, DraftBatch)
+        return DraftAccounts(index, rank, step_time, log, batch.most)
+
+    def _new_series(self) -> Series:
+        self._steps = []
+        return UnevenSeries()
+
+    def _start_run(self, now: int) -> bool:
+        """Start as many steps of today's decodes as will surely be planned, perhaps behind one that is planned of
+        another kind; else False. See ``Executor``."""
+        rank = self.rank
+        pipeline = rank.pipeline
+        planned = len(pipeline)
+        head = None
+        count = rank.batch.steps_ahead(rank.pool.free)
+        maker = rank.steps
+        assert isinstance(maker, VerifyMaker)
+        if planned and (first := pipeline[0]).steady and first.version == rank.batch.version:
+            steps = pipeline + maker.ahead(rank, count)
+        elif planned == 0 or (planned == 1 and rank.ends_nobody()):
+            if not count:
+                return False
+            if planned:
+                head = pipeline[0]
+                planned = 0
+            steps = maker.ahead(rank, count)
+        else:
+            return False
+        if self._links is not None:
+            steps = [self._sharing(step) for step in steps]
+            head = None if head is None else self._sharing(head)
+        self._busy = self._may_cut = True
+        self._reshare = False
+        self._head = head
+        self._steps = steps
+        self._step = steps[0]
+        self._planned = planned
+        series = self._series
+        assert isinstance(series, UnevenSeries)
+        series.run(now if head is None else now + head.total_ps, [step.total_ps for step in steps])
+        if rank.incoming and rank.admits():
+            self._cut(rank.incoming[0].queued_ps)
+        return True
+
+    def _at(self, index: int) -> PlannedStep:
+        return self._steps[index]
+
+    def _account(self, count: int) -> None:
+        accounts = self.accounts
+        assert isinstance(accounts, DraftAccounts)
+        accounts.steps_ended(self._steps, self._series, count)
+
+    def _cut_off(self, index: int, elapsed_ps: int) -> None:
+        self.accounts.step_cut_off(self._at(index) if self._may_cut else self._step, 0, elapsed_ps)
+
+    def _skip(self, count: int) -> None:
+        for step in self._steps[:count]:
+            self.rank.skip_outputs(step, 1)

@@ -1,0 +1,469 @@
+"""The decoding requests of a rank that verify drafts: how much each step yields follows from their fates.
+
+What a request gains in each of its steps is read from its fate when it joins, for as many drafts as are made today, and
+added to sums by step; so nothing here loops over the batch in a step. Where the number of drafts changes, what is still
+to come is read again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappush
+from typing import Final
+
+from servetwin.engine.batch import NEVER, DecodeBatch
+from servetwin.engine.protocols import DraftController, Fates, StepForecast
+from servetwin.engine.reading import Reading, by_position, drafted_of, drafting_of, gained_of, share, stands
+from servetwin.request import Request
+
+#: Steps that lie this far back are forgotten.
+_KEPT: Final = 4096
+
+#: Steps that are looked ahead at once: a run is seldom longer, and what is beyond its end was looked at in vain.
+_AHEAD: Final = 64
+
+
+class _View:
+    """See ``DraftView``."""
+
+    def __init__(self, most: int, requests: int, context: int, forecast: StepForecast) -> None:
+        self.most = most
+        self.requests = requests
+        self.context = context
+        self._forecast = forecast
+
+    def step_ps(self, k: int) -> int:
+        """See ``DraftView``."""
+        return self._forecast(self.requests, self.context, k)
+
+
+class DraftBatch(DecodeBatch):
+    """A ``DecodeBatch`` whose requests gain one token and the drafts that stand in each step.
+
+    A request holds blocks for what it has computed, the tokens of its step, and ``lookahead`` more; what was rejected
+    is overwritten by the next step, and the blocks stay.
+
+    Args:
+        block_size: tokens per KV block.
+        windows: attention windows of the model besides full attention [tokens].
+        most: drafts in a row per request, at most.
+        nodes: drafted tokens that a request verifies for ``most`` drafts in a row: more where they form a tree.
+        lookahead: slots that a request holds besides those of its step [tokens].
+        budget: tokens that a step has at most.
+        depth: scheduling depth: the outcome of a step is known so many plans later.
+        fates: how the drafts fare.
+        controller: how many to make; None = always ``most``.
+        forecast: predicts the time of steps for the controller.
+
+    Attributes:
+        most: see above.
+        drafts: drafts in a row that each request has for the next step.
+    """
+
+    __slots__ = ("_asked", "_blocks", "_budget", "_controller", "_depth", "_fates", "_forecast", "_lookahead", "_nodes",
+                 "_origin", "_outcomes", "_review", "_stands", "_stood", "_sums", "_trimmed", "_wide", "drafts",
+                 "most")  # fmt: skip
+
+    def __init__(
+        self,
+        block_size: int,
+        windows: tuple[int, ...],
+        most: int,
+        nodes: int,
+        lookahead: int,
+        budget: int,
+        depth: int,
+        fates: Fates,
+        controller: DraftController | None,
+        forecast: StepForecast,
+    ) -> None:
+        super().__init__(block_size, windows)
+        self.most = self.drafts = self.made = most
+        self._nodes = nodes
+        self._lookahead = lookahead
+        self._budget = budget
+        self._depth = depth
+        self._fates = fates
+        self._controller = controller
+        self.asks = controller is not None
+        self._forecast = forecast
+        self._stands = [stands(accepted) for accepted in range(most + 1)]
+        #: The step that the first entries of the sums by step belong to.
+        self._origin = 0
+        #: By step, over all requests: ``reading.share``, ``reading.stands``, new blocks, growth within each window.
+        self._sums: list[int] = []
+        self._stood: list[int] = []
+        self._blocks: list[int] = []
+        self._wide: list[list[int]] = [[] for _ in windows]
+        #: For how many requests the controller was last asked, and in which step it wants to be again.
+        self._asked = -1
+        self._review = 0
+        #: Steps whose outcome the controller has not been told: step, requests, drafted tokens, accepted by position.
+        self._outcomes: deque[tuple[int, int, int, list[int]]] = deque()
+        #: Drafts that the budget leaves a request in the step being planned, -1 = all.
+        self._trimmed = -1
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def join(self, request: Request) -> None:
+        """``request`` decodes from the next step on."""
+        if request.fate is None:
+            request.fate = self._fates.of(request)
+        request.join_step = self.step
+        self._joins = request.joined = self._joins + 1
+        self.size += 1
+        reads = request.computed + 1
+        self.context += reads
+        self.version += 1
+        for window in self.windows:
+            window.context += min(reads, window.window)
+        self._read(request)
+
+    def leave(self, request: Request) -> None:
+        """``request`` does not decode in the next step; its own counts are brought up to date."""
+        self._settle(request)
+        request.joined = 0
+        self.size -= 1
+        reads = request.computed + 1
+        self.context -= reads
+        self.version += 1
+        for window in self.windows:
+            window.context -= min(reads, window.window)
+
+    def computed(self, request: Request) -> int:
+        """Tokens of a decoding request computed before the next step."""
+        reading = _reading(request)
+        return request.computed + sum(reading.gained[: self.step - reading.start])
+
+    def gained_since(self, request: Request, step: int) -> int:
+        """Output tokens that the planned decode steps of ``request`` from ``step`` on yield."""
+        reading = _reading(request)
+        return reading.between(step, self.step if request.joined else reading.end)
+
+    def held(self, request: Request) -> int:
+        """KV blocks of a decoding request before the next step."""
+        reading = _reading(request)
+        return self._held_after(request, reading, self.step - reading.start)
+
+    def tokens_of(self, request: Request) -> int:
+        """Tokens of a decoding request in the next step."""
+        reading = _reading(request)
+        if reading.verified is None:
+            return 1 + reading.tokens
+        return 1 + reading.verified[self.step - reading.start]
+
+    def need(self, request: Request, want: int) -> int:
+        """Free blocks that ``want`` tokens of a decoding request in the next step take."""
+        return max(0, self._slots(self.computed(request), want) - self.held(request))
+
+    def trim(self, request: Request, want: int) -> None:
+        """The budget has room for only ``want`` tokens of a decoding request in the step being planned."""
+        self._settle(request)
+        self._trimmed = want - 1
+        self._read(request)
+        self._trimmed = -1
+        self.version += 1
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def tokens(self) -> int:
+        """Tokens of the decodes of the next step."""
+        return self.size + self.drafted(0)
+
+    def gains(self, ahead: int) -> int:
+        """Output tokens that the decodes of the step ``ahead`` steps after the next one yield."""
+        place = self.step - self._origin + ahead
+        return gained_of(self._sums[place]) if place < len(self._sums) else 0
+
+    def drafted(self, ahead: int) -> int:
+        """Drafted tokens that that step verifies."""
+        place = self.step - self._origin + ahead
+        return drafted_of(self._sums[place]) if place < len(self._sums) else 0
+
+    def drafting(self, ahead: int) -> int:
+        """Requests that verify any in that step."""
+        place = self.step - self._origin + ahead
+        return drafting_of(self._sums[place]) if place < len(self._sums) else 0
+
+    def stood(self, ahead: int) -> int:
+        """Drafts that stand in that step, a sum of ``reading.stands``."""
+        place = self.step - self._origin + ahead
+        return self._stood[place] if place < len(self._stood) else 0
+
+    def contexts(self, ahead: int, grown: int) -> tuple[int, ...]:
+        """Per attention kind, the context that that step reads, its drafts included; ``grown`` is what the decodes
+        have gained up to it."""
+        drafted = self.drafted(ahead)
+        if not self.windows:
+            return (self.context + grown + drafted,)
+        place = self.step - self._origin
+        wide = [
+            window.context + sum(self._wide[index][place : place + ahead]) + drafted
+            for index, window in enumerate(self.windows)
+        ]
+        return (self.context + grown + drafted, *wide)
+
+    def new_blocks(self, steps: int) -> int:
+        """Blocks that the next ``steps`` steps need."""
+        place = self.step - self._origin
+        if steps == 1:
+            return self._blocks[place] if place < len(self._blocks) else 0
+        return sum(self._blocks[place : place + steps])
+
+    def steps_ahead(self, free: int) -> int:
+        """How many steps of today's composition can be planned, a bounded number at a time: before a request
+        finishes, the controller is asked, a step passes the budget, or ``free`` blocks run out."""
+        limit = min(self.next_finish() - self.step, _AHEAD)
+        if self._controller is not None:
+            if self._asked != self.size:
+                return 0
+            limit = min(limit, self._review - self.step)
+        if self.size * (1 + self._nodes) > self._budget:
+            limit = self._within_budget(limit)
+        return self.steps_within(free, limit) if limit > 0 else 0
+
+    def steps_within(self, free: int, limit: int) -> int:
+        """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
+        place = self.step - self._origin
+        steps = 0
+        for need in self._blocks[place : place + limit]:
+            free -= need
+            if free < 0:
+                return steps
+            steps += 1
+        return limit
+
+    def _within_budget(self, limit: int) -> int:
+        for ahead in range(limit):
+            if self.size + self.drafted(ahead) > self._budget:
+                return ahead
+        return limit
+
+    def advance(self, steps: int) -> int:
+        """``steps`` more steps have been planned; returns the output tokens of their decodes."""
+        if self._controller is not None and self._controller.observes:
+            self._remember(steps)
+        gained = 0
+        for ahead in range(steps):
+            gained += self.gains(ahead)
+        place = self.step - self._origin
+        for index, window in enumerate(self.windows):
+            window.context += sum(self._wide[index][place : place + steps])
+        self.step += steps
+        self.context += gained
+        if self.made != self.drafts:
+            self._redraft()
+        if self.step - self._origin > _KEPT:
+            self._forget()
+        return gained
+
+    def _forget(self) -> None:
+        """Drop the sums of steps that have been planned."""
+        gone = self.step - self._origin
+        for sums in (self._sums, self._stood, self._blocks, *self._wide):
+            del sums[:gone]
+        self._origin = self.step
+
+    # -- how many drafts -----------------------------------------------------------------------------------------
+
+    def decide(self, requests: int, context: int) -> None:
+        """Decide how many drafts the step being planned makes at its end.
+
+        Args:
+            requests: requests in the step.
+            context: KV tokens that they have.
+        """
+        controller = self._controller
+        if controller is None or (requests == self._asked and self.step < self._review):
+            return
+        outcomes = self._outcomes
+        # A plan is made when the step ``depth`` before its own starts, and knows what came of the steps before that.
+        while outcomes and outcomes[0][0] < self.step - self._depth:
+            _, verifying, drafted, accepted = outcomes.popleft()
+            controller.observe(verifying, drafted, accepted)
+        self._asked = requests
+        self._review = self.step + controller.review_steps if controller.review_steps else NEVER
+        self.made = controller.choose(_View(self.most, requests, context, self._forecast))
+
+    def _remember(self, steps: int) -> None:
+        """Keep what comes of the next steps for the controller."""
+        for ahead in range(steps):
+            verifying = self.drafting(ahead)
+            if verifying:
+                accepted = by_position(self.stood(ahead), self.drafts)
+                self._outcomes.append((self.step + ahead, verifying, self.drafted(ahead), accepted))
+
+    def _redraft(self) -> None:
+        """Requests have another number of drafts from the next step on."""
+        self.drafts = self.made
+        self.version += 1
+        for request in self.members():
+            self._settle(request)
+            self._read(request)
+
+    # -- readings ------------------------------------------------------------------------------------------------
+
+    def _read(self, request: Request) -> None:
+        """Read what the request gains from the next step on, and add it to the sums."""
+        old = request.reading
+        recent = self.step - 1 - self._depth
+        before = old if isinstance(old, Reading) and old.end > recent else None
+        if before is not None and before.start <= recent:
+            before.before = None
+        drafts = self.drafts
+        reading = Reading(self.step, self._nodes if drafts == self.most else drafts, before)
+        fate = request.fate
+        assert fate is not None
+        limited = self._controller is not None and self._controller.per_request
+        if fate.proposed is None and not limited and self._trimmed < 0:
+            matches = fate.matches
+            position, output = request.produced, request.output_tokens
+            gained, accepted = reading.gained, reading.accepted
+            while position < output:
+                stands = matches[position]
+                if stands > drafts:
+                    stands = drafts
+                gain = stands + 1
+                if gain > output - position:
+                    gain = output - position
+                gained.append(gain)
+                accepted.append(stands)
+                position += gain
+        else:
+            self._read_one_by_one(request, reading, limited)
+        self._add(reading, 0, request.computed, request.held, 1)
+        request.reading = reading
+        heappush(self.finishes, (self.step + len(reading.gained), request.joined, request))
+
+    def _read_one_by_one(self, request: Request, reading: Reading, limited: bool) -> None:
+        """The same where a request's steps have different numbers of drafts."""
+        fate = request.fate
+        assert fate is not None
+        matches, proposed = fate.matches, fate.proposed
+        history = list(request.history) if limited else []
+        reading.verified = verified = []
+        position, output = request.produced, request.output_tokens
+        step = self.step
+        while position < output:
+            drafts = self.drafts
+            if proposed is not None:
+                drafts = min(drafts, proposed[position])
+            if limited and drafts:
+                # Made at the end of the step before, whose plan knew as much.
+                known = [entry[1:] for entry in history if entry[0] < step - 1 - self._depth]
+                assert self._controller is not None
+                drafts = min(drafts, self._controller.limit(known))
+            tokens = self._nodes if drafts == self.most else drafts
+            if step == self.step and 0 <= self._trimmed < tokens:
+                drafts = tokens = self._trimmed
+            stands = min(matches[position], drafts)
+            gain = min(stands + 1, output - position)
+            if limited and tokens:
+                history.append((step, tokens, stands))
+            verified.append(tokens)
+            reading.gained.append(gain)
+            reading.accepted.append(stands)
+            position += gain
+            step += 1
+
+    def _settle(self, request: Request) -> None:
+        """The request's reading ends before the next step; what it would have gained is taken out of the sums."""
+        reading = _reading(request)
+        done = self.step - reading.start
+        held = self._held_after(request, reading, done)
+        gained = sum(reading.gained[:done])
+        request.computed += gained
+        request.produced += gained
+        request.held = held
+        request.accepted_tokens += sum(reading.accepted[:done])
+        if reading.verified is None:
+            request.drafted_tokens += done * reading.tokens
+        else:
+            request.drafted_tokens += sum(reading.verified[:done])
+        if self._controller is not None and self._controller.per_request:
+            self._keep_history(request, reading, done)
+        reading.end = self.step
+        if done < len(reading.gained):
+            self._add(reading, done, request.computed, held, -1)
+
+    def _keep_history(self, request: Request, reading: Reading, done: int) -> None:
+        verified = reading.verified
+        assert verified is not None
+        for index in range(done):
+            if verified[index]:
+                entry = (reading.start + index, verified[index], reading.accepted[index])
+                request.history = (*request.history, entry)
+
+    def _add(self, reading: Reading, first: int, computed: int, held: int, sign: int) -> None:
+        """Add a reading from its step ``first`` on to the sums, or take it out (``sign`` −1).
+
+        Args:
+            reading: the reading.
+            first: its first step that counts.
+            computed: tokens that the request has computed before it.
+            held: blocks that it holds before it.
+            sign: 1 or −1.
+        """
+        sums, stood, blocks, stands = self._sums, self._stood, self._blocks, self._stands
+        gained, accepted, verified = reading.gained, reading.accepted, reading.verified
+        steps = len(gained)
+        at = reading.start + first - self._origin
+        missing = at + steps - first - len(sums)
+        if missing > 0:
+            more = [0] * missing
+            sums += more
+            stood += more
+            blocks += more
+            for wide in self._wide:
+                wide += more
+        tokens = reading.tokens
+        drafting = share(0, tokens)
+        size, slots = self.block_size, 1 + tokens + self._lookahead
+        capacity = held * size
+        for index in range(first, steps):
+            gain = gained[index]
+            if verified is not None:
+                tokens = verified[index]
+                drafting = share(0, tokens)
+                slots = 1 + tokens + self._lookahead
+            sums[at] += sign * (gain + drafting)
+            stood[at] += sign * stands[accepted[index]]
+            if computed + slots > capacity:
+                need = -(-(computed + slots) // size)
+                blocks[at] += sign * (need - held)
+                held = need
+                capacity = held * size
+            if self.windows:
+                self._add_windows(at, computed, gain, sign)
+            computed += gain
+            at += 1
+
+    def _add_windows(self, at: int, computed: int, gain: int, sign: int) -> None:
+        for index, window in enumerate(self.windows):
+            wide = window.window
+            self._wide[index][at] += sign * (min(computed + gain + 1, wide) - min(computed + 1, wide))
+
+    def _held_after(self, request: Request, reading: Reading, done: int) -> int:
+        """Blocks of a request after ``done`` steps of its reading."""
+        held = request.held
+        if not done:
+            return held
+        verified = reading.verified
+        if verified is None:
+            computed = request.computed + sum(reading.gained[: done - 1])
+            return max(held, self._slots(computed, 1 + reading.tokens))
+        computed = request.computed
+        for index in range(done):
+            held = max(held, self._slots(computed, 1 + verified[index]))
+            computed += reading.gained[index]
+        return held
+
+    def _slots(self, computed: int, tokens: int) -> int:
+        """Blocks that a request has when a step of ``tokens`` tokens follows ``computed`` ones."""
+        return -(-(computed + tokens + self._lookahead) // self.block_size)
+
+
+def _reading(request: Request) -> Reading:
+    reading = request.reading
+    assert isinstance(reading, Reading)
+    return reading

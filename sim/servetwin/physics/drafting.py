@@ -1,0 +1,213 @@
+"""What proposing tokens takes at the end of a step, by how the drafter works."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from servetwin.physics.operators import Gemm
+from servetwin.physics.overheads import Machine
+from servetwin.physics.protocols import DRAFT, Phase, StepShape
+from servetwin.physics.roofline import picoseconds
+from servetwin.physics.step_time import RooflineStepTime
+from servetwin.specs import Calibration
+
+
+class DraftCost(NamedTuple):
+    """What drafting takes, by what bounds it [ps], and by how much more when every decode reads one token more [ps].
+
+    Waiting is for the CPU.
+    """
+
+    compute_ps: int
+    memory_ps: int
+    communication_ps: int
+    waiting_ps: int
+    growth_ps: int = 0
+
+    @property
+    def total_ps(self) -> int:
+        """All of it [ps]."""
+        return self.compute_ps + self.memory_ps + self.communication_ps + self.waiting_ps
+
+
+class Drafting(ABC):
+    """Prices the drafts made at the end of a step: ``shape.drafts`` for each of its requests."""
+
+    @abstractmethod
+    def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
+        """The passes of the drafter in order, equal ones together: how many, and what they take."""
+
+    def cost(self, shape: StepShape) -> tuple[int, int]:
+        """What all passes take, and by how much more when every decode reads one token more [ps]."""
+        total = growth = 0
+        for _, cost in self.passes(shape):
+            total += cost.total_ps
+            growth += cost.growth_ps
+        return total, growth
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        """The passes in order; their sum is the cost."""
+        found = []
+        for count, cost in self.passes(shape):
+            parts = zip(("host", "hbm", "sm", "link"), (cost[3], cost[1], cost[0], cost[2]), strict=True)
+            found += [Phase(DRAFT, resource, count, ps) for resource, ps in parts if ps]
+        return found
+
+    def floor(self, shape: StepShape) -> int:
+        """The least time of the drafter's arithmetic and HBM traffic [ps]; 0 of what runs on the CPU."""
+        return 0
+
+
+class ModelDrafting(Drafting):
+    """A drafter with layers of its own, which runs once for each token, or once for all.
+
+    The first pass reads what the step has computed: verified tokens and prompts. Each later one drafts another token
+    of every request, prompts that are not complete included, as in vLLM. Where scheduling is synchronous, a pass begins
+    when the CPU has launched it, ``pass + layers · layer``, and the GPU waits for as much of that as is longer than the
+    pass without its context; an engine that schedules ahead launches passes while the model runs.
+
+    Two approximations: windows of a drafter are priced as attention to everything, and the tokens that a pass adds to
+    the drafter's own cache count as read from the pass after it on.
+
+    Source: vLLM ``v1/spec_decode/eagle.py`` (``propose``).
+
+    Args:
+        prices: prices the drafter's layers and output matrix.
+        once: matrix products of the first pass besides.
+        each: those of each pass.
+        parallel: whether one pass drafts all tokens.
+        branching: tokens per request and pass: above 1 where a tree is drafted.
+        graph_sizes: captured CUDA-graph sizes, ascending; empty = eager.
+        synchronous: whether scheduling is.
+        calibration: its constants.
+    """
+
+    def __init__(
+        self, prices: RooflineStepTime, *, once: Sequence[Gemm], each: Sequence[Gemm], parallel: bool, branching: int,
+        graph_sizes: Sequence[int], synchronous: bool, calibration: Calibration,
+    ) -> None:  # fmt: skip
+        self.prices = prices
+        self._once, self._each = tuple(once), tuple(each)
+        self._parallel, self._branching = parallel, branching
+        self._sizes = graph_sizes
+        launching_s = calibration.draft_pass_s + prices.model.num_layers * calibration.draft_layer_s
+        self._launching_ps = picoseconds(launching_s) if synchronous else 0
+        self._products: dict[tuple[int, bool], tuple[int, int]] = {}
+
+    def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
+        """See ``Drafting``."""
+        first = self._first(shape)
+        found = [(1, self._cost(first, 1, once=True))]
+        later = 0 if self._parallel else shape.drafts - 1
+        if later:
+            found.append((later, self._cost(self._later(shape, later), later, once=False)))
+        return found
+
+    def floor(self, shape: StepShape) -> int:
+        """See ``Drafting``."""
+        least = self.prices.floor(self._first(shape))[0]
+        later = 0 if self._parallel else shape.drafts - 1
+        return least + later * self.prices.floor(self._later(shape, 1))[0] if later else least
+
+    def _first(self, shape: StepShape) -> StepShape:
+        """The pass over the tokens of the step, as the drafter sees it; one row of logits for each request."""
+        more = shape.requests * (shape.drafts - 1) if self._parallel else 0
+        tokens = shape.tokens + more
+        padded, graph = self._pad(tokens) if more else (shape.padded_tokens, shape.graph)
+        return StepShape(
+            tokens, padded, graph, shape.requests, shape.decodes, self._kinds(shape.context[0]),
+            self._kinds(shape.growing[0]), shape.chunks, more, shape.link_share,
+        )  # fmt: skip
+
+    def _later(self, shape: StepShape, passes: int) -> StepShape:
+        """One of the passes after it, whose context is the mean of theirs, rounded up."""
+        requests = shape.requests
+        tokens = requests * self._branching
+        padded, graph = self._pad(tokens)
+        context = shape.context[0] + sum([new + before for new, before in shape.chunks])
+        context += requests * (passes + 1) // 2
+        return StepShape(
+            tokens, padded, graph, requests, requests, self._kinds(context), self._kinds(shape.decodes), (),
+            tokens - requests, shape.link_share,
+        )  # fmt: skip
+
+    def _kinds(self, value: int) -> tuple[int, ...]:
+        return (value,) * (len(self.prices.windows) + 1)
+
+    def _pad(self, tokens: int) -> tuple[int, bool]:
+        place = bisect_left(self._sizes, tokens)
+        return (self._sizes[place], True) if place < len(self._sizes) else (tokens, False)
+
+    def _cost(self, shape: StepShape, count: int, *, once: bool) -> DraftCost:
+        """``count`` passes of this shape."""
+        price = self.prices.price(shape)
+        compute, memory = self._besides(shape.padded_tokens, once)
+        compute += price.compute_ps
+        memory += price.memory_ps
+        slopes = self.prices.slopes_of(shape)
+        context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
+        waiting = max(0, self._launching_ps - (compute + memory + price.communication_ps - context))
+        return DraftCost(
+            count * compute, count * memory, count * price.communication_ps, count * waiting, count * price.growth_ps
+        )
+
+    def _besides(self, rows: int, once: bool) -> tuple[int, int]:
+        """The products beside the layers: bound by arithmetic, and by HBM [ps]."""
+        found = self._products.get((rows, once))
+        if found is None:
+            found = self._products[rows, once] = _products_ps(self._each + (self._once if once else ()), rows)
+        return found
+
+
+class HeadDrafting(Drafting):
+    """Heads on the model's last hidden state, one for each drafted token; they read nothing else.
+
+    Args:
+        products: the matrix products of a head.
+    """
+
+    def __init__(self, products: Sequence[Gemm]) -> None:
+        self._products = tuple(products)
+        self._rows: dict[int, tuple[int, int]] = {}
+
+    def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
+        """See ``Drafting``."""
+        found = self._rows.get(shape.requests)
+        if found is None:
+            found = self._rows[shape.requests] = _products_ps(self._products, shape.requests)
+        compute, memory = found
+        return [(shape.drafts, DraftCost(shape.drafts * compute, shape.drafts * memory, 0, 0))]
+
+
+class LookupDrafting(Drafting):
+    """Drafts are found in the text by the CPU, for which the GPU waits.
+
+    Args:
+        calibration: its ``lookup_s``.
+    """
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._cost = DraftCost(0, 0, 0, picoseconds(calibration.lookup_s))
+
+    def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
+        """See ``Drafting``."""
+        return [(1, self._cost)]
+
+
+def products(sizes: Sequence[tuple[int, int]], tensor: int, machine: Machine) -> list[Gemm]:
+    """Matrix products of ``(columns, rows)`` in bf16 on one of ``tensor`` ranks."""
+    return [Gemm("draft", columns / tensor, rows, "bf16", machine) for columns, rows in sizes]
+
+
+def _products_ps(found: Sequence[Gemm], rows: int) -> tuple[int, int]:
+    compute = memory = 0.0
+    for product in found:
+        cost = product.cost(rows)
+        if cost.compute_bound:
+            compute += cost.seconds
+        else:
+            memory += cost.seconds
+    return picoseconds(compute), picoseconds(memory)
