@@ -20,7 +20,11 @@ from servetwin.studies.techniques import TECHNIQUES
 
 _CATALOG = Catalog()
 _CALIBRATION = _CATALOG.calibration("default")
-_WHERE = {"scheduling": "cluster.engine.scheduling", "routing": "router", "admission": "admission"}
+_WHERE = {
+    "scheduling": "cluster.engine.scheduling", "routing": "router", "admission": "admission",
+    "speculation": "cluster.speculation.controller",
+}  # fmt: skip
+"""Where a scenario names a policy of each kind."""
 
 
 def policies() -> str:

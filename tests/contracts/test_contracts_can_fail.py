@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from servetwin.policies import Kind, Policy, PolicyContext
+from servetwin.policies.speculation import BatchController
 from servetwin.request import Request
-from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract
+from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract, SpeculationContract
 
 
 class _Peeking(Policy):
@@ -79,6 +80,35 @@ class _Contrary(Policy):
         return Admission()
 
 
+class _Speculation(Policy):
+    """A controller made by a rule: the view and how often it was asked → drafts."""
+
+    kind: ClassVar[Kind] = "speculation"
+    policy: Literal["ruled"] = "ruled"
+    rule: Any
+
+    def build(self, context: PolicyContext) -> Any:
+        rule = self.rule
+
+        class Controller(BatchController):
+            observes = True
+            per_request = True
+
+            def choose(self, view: Any) -> int:
+                return int(rule(view))
+
+            def observe(self, requests: int, drafted: int, accepted: Any) -> None:
+                assert accepted[-1] < 1000, "cannot stand that much luck"
+
+            def limit(self, history: Any) -> int:
+                return 2 - len(history)
+
+        return Controller()
+
+
+_asked = iter(range(10**9))
+
+
 def _case(contract: type, policy: Policy) -> Any:
     return type("Case", (contract,), {"policy": policy})()
 
@@ -101,6 +131,35 @@ def test_changing_keys_fail() -> None:
 def test_a_door_that_opens_under_load_fails() -> None:
     with pytest.raises(AssertionError):
         _case(AdmissionContract, _Contrary()).test_more_load_never_opens_the_door()
+
+
+def test_more_drafts_than_there_may_be_fail() -> None:
+    with pytest.raises(AssertionError, match="at most"):
+        _case(
+            SpeculationContract, _Speculation(rule=lambda view: view.most + 1)
+        ).test_answers_stay_within_what_it_was_given()
+
+
+def test_prices_beyond_the_most_fail() -> None:
+    with pytest.raises(AssertionError, match="asked for the time"):
+        case = _case(SpeculationContract, _Speculation(rule=lambda view: view.step_ps(view.most + 1)))
+        case.test_answers_stay_within_what_it_was_given()
+
+
+def test_answers_that_depend_on_anything_else_fail() -> None:
+    with pytest.raises(AssertionError):
+        case = _case(SpeculationContract, _Speculation(rule=lambda view: next(_asked) % (view.most + 1)))
+        case.test_the_same_past_gives_the_same_answers()
+
+
+def test_a_controller_that_breaks_at_extremes_fails() -> None:
+    with pytest.raises(AssertionError, match="luck"):
+        _case(SpeculationContract, _Speculation(rule=lambda view: view.most)).test_survives_extremes()
+
+
+def test_a_limit_below_nothing_fails() -> None:
+    with pytest.raises(AssertionError):
+        _case(SpeculationContract, _Speculation(rule=lambda view: 0)).test_limits_are_numbers_of_drafts()
 
 
 def test_an_unregistered_policy_fails() -> None:

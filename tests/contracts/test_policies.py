@@ -11,7 +11,17 @@ from servetwin.policies.scheduling import (
     Priority,
     ShortestJobFirst,
 )
-from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract
+from servetwin.policies.speculation import (
+    ByBatchSize,
+    DisableByBatchSize,
+    DisableWhenLow,
+    DraftLenSchedule,
+    EmaTiers,
+    Fixed,
+    Goodput,
+    PerRequest,
+)
+from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract, SpeculationContract
 
 
 class TestFirstComeFirstServed(SchedulingContract):
@@ -68,6 +78,48 @@ class TestMaxQueue(AdmissionContract):
 
 class TestMaxTokens(AdmissionContract):
     policy = MaxTokens(tokens=5000)
+
+
+class TestFixed(SpeculationContract):
+    policy = Fixed()
+    mosts = (1, 3, 16)
+
+
+class TestByBatchSize(SpeculationContract):
+    policy = ByBatchSize(ranges=[[1, 4, 7], [5, 8, 3], [32, 64, 1], [256, 512, 0]])
+
+
+class TestDraftLenSchedule(SpeculationContract):
+    policy = DraftLenSchedule(schedule={4: 4, 8: 2, 32: 1})
+
+
+class TestDisableByBatchSize(SpeculationContract):
+    policy = DisableByBatchSize(requests=32)
+    mosts = (1, 3, 16)
+
+
+class TestEmaTiers(SpeculationContract):
+    policy = EmaTiers()
+    mosts = (1, 3, 7, 16)
+
+
+class TestEmaTiersOfOnesOwn(SpeculationContract):
+    policy = EmaTiers(tiers=[1, 2, 4], start=3, alpha=1.0, interval=1, warmup=0, down=-0.5, up=0.5)
+
+
+class TestGoodput(SpeculationContract):
+    policy = Goodput()
+    mosts = (1, 3, 16)
+
+
+class TestDisableWhenLow(SpeculationContract):
+    policy = DisableWhenLow(window=100, threshold=0.6)
+    mosts = (1, 3, 16)
+
+
+class TestPerRequest(SpeculationContract):
+    policy = PerRequest()
+    mosts = (1, 3, 16)
 
 
 def test_no_policy_is_left_out() -> None:

@@ -12,7 +12,7 @@ KINDS = {
     "models": "shapes and precisions of models",
     "scenarios": "what to simulate",
     "workloads": "arrivals and lengths of requests",
-    POLICIES: "scheduling, routing and admission",
+    POLICIES: "scheduling, routing, admission and speculation",
     TECHNIQUES: "what compare --toggle switches off and on",
     "calibrations": "how near to the data sheet kernels come, and what an engine adds",
     "nodes": "servers, and racks that are one link domain",

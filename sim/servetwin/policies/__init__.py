@@ -1,11 +1,12 @@
-"""Policies: scheduling (order of an engine's queue), routing (which replica), admission (whether at all).
+"""Policies: scheduling (order of an engine's queue), routing (which replica), admission (whether at all), speculation
+(how many tokens are drafted).
 
 Every policy is one module; its docstring says the rule, the source and the fields.
 """
 
 from __future__ import annotations
 
-from servetwin.policies import admission, routing, scheduling
+from servetwin.policies import admission, routing, scheduling, speculation
 from servetwin.policies.plugins import load_plugins, plugin_behind
 from servetwin.policies.registry import (
     KINDS,
@@ -33,5 +34,6 @@ __all__ = [
     "register",
     "routing",
     "scheduling",
+    "speculation",
     "union",
 ]

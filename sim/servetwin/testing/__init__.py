@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from servetwin.testing.doubles import FakeFleet, make_request
+from servetwin.testing.controller_contract import SpeculationContract
+from servetwin.testing.doubles import FakeDraftView, FakeFleet, make_request
 from servetwin.testing.policy_contracts import AdmissionContract, RoutingContract, SchedulingContract
 
-__all__ = ["AdmissionContract", "FakeFleet", "RoutingContract", "SchedulingContract", "make_request"]
+__all__ = [
+    "AdmissionContract",
+    "FakeDraftView",
+    "FakeFleet",
+    "RoutingContract",
+    "SchedulingContract",
+    "SpeculationContract",
+    "make_request",
+]

@@ -1,4 +1,4 @@
-"""Test doubles: a fleet without engines, and requests without a workload."""
+"""Test doubles: a fleet without engines, a view of a batch without one, and requests without a workload."""
 
 from __future__ import annotations
 
@@ -53,6 +53,28 @@ class FakeFleet:
     @staticmethod
     def _check(metric: str) -> None:
         assert metric in METRICS, f"a fleet has no metric '{metric}'"
+
+
+class FakeDraftView:
+    """A ``DraftView`` over plain numbers.
+
+    Args:
+        most: the most tokens that may be drafted per request.
+        requests: requests in the step.
+        context: KV tokens that they have.
+        times_ps: for 0, 1, … ``most`` drafts, what a step takes [ps]; by default each takes a tenth of the first more.
+    """
+
+    def __init__(self, most: int, requests: int, context: int = 0, times_ps: Sequence[int] | None = None) -> None:
+        self.most = most
+        self.requests = requests
+        self.context = context
+        self._times_ps = times_ps if times_ps is not None else [1000 + 100 * k for k in range(most + 1)]
+
+    def step_ps(self, k: int) -> int:
+        """The time of a step with ``k`` drafts [ps]."""
+        assert 0 <= k <= self.most, f"a controller asked for the time of {k} drafts, of at most {self.most}"
+        return self._times_ps[k]
 
 
 class SealedRequest:
