@@ -30,6 +30,7 @@ MODULES = (
     "servetwin.kernel.nap",
     *(f"servetwin.physics.{name}" for name in (
         "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables", "pipeline",
+        "drafting", "speculative",
     )),
     *(
         f"servetwin.engine.{name}"

@@ -151,8 +151,12 @@ class DecodeBatch:
         """Requests that verify any in that step."""
         return 0
 
+    def accepted(self, ahead: int) -> int:
+        """Drafts that stand in that step."""
+        return 0
+
     def stood(self, ahead: int) -> int:
-        """Drafts that stand in that step, a sum of ``reading.stands``."""
+        """What that step yields and which drafts stand, packed (``reading.Packing``); nothing here."""
         return 0
 
     def tokens(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.rank import Rank
-from servetwin.engine.reading import by_position
+from servetwin.engine.reading import Packing
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
@@ -19,7 +19,7 @@ class DraftAccounts(StepAccounts):
         rank: whose steps they are.
         step_time: prices the steps.
         log: receives segments, phases and choices.
-        most: drafts in a row per request, at most.
+        packing: how the drafts that stand are counted.
 
     Attributes:
         drafts: steps of requests that verified at least one draft.
@@ -27,13 +27,14 @@ class DraftAccounts(StepAccounts):
         by_position: by position, how many of them stood.
     """
 
-    __slots__ = ("_choice", "by_position", "drafted", "drafts")
+    __slots__ = ("_choice", "_packing", "by_position", "drafted", "drafts")
 
-    def __init__(self, index: int, rank: Rank, step_time: StepTime, log: RunLog, most: int) -> None:
+    def __init__(self, index: int, rank: Rank, step_time: StepTime, log: RunLog, packing: Packing) -> None:
         super().__init__(index, rank, step_time, log)
         self.drafts = 0
         self.drafted = 0
-        self.by_position = [0] * most
+        self.by_position = packing.by_position(0)
+        self._packing = packing
         #: Drafts that the last step made, -1 = there was none.
         self._choice = -1
 
@@ -67,5 +68,6 @@ class DraftAccounts(StepAccounts):
         if step.drafting:
             self.drafts += step.drafting
             self.drafted += step.shape.drafted
-            for position, stood in enumerate(by_position(step.stood, len(self.by_position))):
-                self.by_position[position] += stood
+            by_position = self.by_position
+            for position, stood in enumerate(self._packing.by_position(step.stood)):
+                by_position[position] += stood

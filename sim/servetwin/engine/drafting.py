@@ -38,7 +38,7 @@ class DraftingExecutor(Executor):
     def _new_accounts(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> StepAccounts:
         batch = rank.batch
         assert isinstance(batch, DraftBatch)
-        return DraftAccounts(index, rank, step_time, log, batch.most)
+        return DraftAccounts(index, rank, step_time, log, batch.packing)
 
     def _new_series(self) -> Series:
         self._steps = []

@@ -13,7 +13,7 @@ from typing import Final
 
 from servetwin.engine.batch import NEVER, DecodeBatch
 from servetwin.engine.protocols import DraftController, Fates, StepForecast
-from servetwin.engine.reading import Reading, by_position, drafted_of, drafting_of, gained_of, share, stands
+from servetwin.engine.reading import Packing, Reading
 from servetwin.request import Request
 
 #: Steps that lie this far back are forgotten.
@@ -57,12 +57,13 @@ class DraftBatch(DecodeBatch):
 
     Attributes:
         most: see above.
+        packing: how drafts that stand are counted.
         drafts: drafts in a row that each request has for the next step.
     """
 
     __slots__ = ("_asked", "_blocks", "_budget", "_controller", "_depth", "_fates", "_forecast", "_lookahead", "_nodes",
-                 "_origin", "_outcomes", "_review", "_stands", "_stood", "_sums", "_trimmed", "_wide", "drafts",
-                 "most")  # fmt: skip
+                 "_odd", "_origin", "_outcomes", "_review", "_steps", "_sums", "_trimmed", "_wide", "drafts", "most",
+                 "packing")  # fmt: skip
 
     def __init__(
         self,
@@ -87,14 +88,18 @@ class DraftBatch(DecodeBatch):
         self._controller = controller
         self.asks = controller is not None
         self._forecast = forecast
-        self._stands = [stands(accepted) for accepted in range(most + 1)]
+        self.packing = Packing(most, budget + most)
+        #: What a request that accepts so many drafts adds to a step.
+        self._steps = [self.packing.step(accepted) for accepted in range(most + 1)]
         #: The step that the first entries of the sums by step belong to.
         self._origin = 0
-        #: By step, over all requests: ``reading.share``, ``reading.stands``, new blocks, growth within each window.
+        #: By step, over all requests: what they gain and what stands, new blocks, growth within each window.
         self._sums: list[int] = []
-        self._stood: list[int] = []
         self._blocks: list[int] = []
         self._wide: list[list[int]] = [[] for _ in windows]
+        #: By step, where requests do not all verify ``nodes`` tokens: drafted tokens, and requests that verify any, as
+        #: far as they differ from what they would be then.
+        self._odd: dict[int, tuple[int, int]] = {}
         #: For how many requests the controller was last asked, and in which step it wants to be again.
         self._asked = -1
         self._review = 0
@@ -148,12 +153,16 @@ class DraftBatch(DecodeBatch):
     def tokens_of(self, request: Request) -> int:
         """Tokens of a decoding request in the next step."""
         reading = _reading(request)
-        if reading.verified is None:
-            return 1 + reading.tokens
-        return 1 + reading.verified[self.step - reading.start]
+        done = self.step - reading.start
+        if done >= len(reading.gained):
+            # Its last step has been planned, and it is still to be retired.
+            return 1 + self._verified(self.drafts)
+        return 1 + (reading.tokens if reading.verified is None else reading.verified[done])
 
     def need(self, request: Request, want: int) -> int:
         """Free blocks that ``want`` tokens of a decoding request in the next step take."""
+        if self.step - _reading(request).start >= len(_reading(request).gained):
+            return 0
         return max(0, self._slots(self.computed(request), want) - self.held(request))
 
     def trim(self, request: Request, want: int) -> None:
@@ -172,23 +181,36 @@ class DraftBatch(DecodeBatch):
 
     def gains(self, ahead: int) -> int:
         """Output tokens that the decodes of the step ``ahead`` steps after the next one yield."""
-        place = self.step - self._origin + ahead
-        return gained_of(self._sums[place]) if place < len(self._sums) else 0
+        return self.packing.gained(self.stood(ahead))
 
     def drafted(self, ahead: int) -> int:
         """Drafted tokens that that step verifies."""
-        place = self.step - self._origin + ahead
-        return drafted_of(self._sums[place]) if place < len(self._sums) else 0
+        usual = self.size * self._verified(self.drafts)
+        if self._odd:
+            odd = self._odd.get(self.step + ahead)
+            return usual if odd is None else usual + odd[0]
+        return usual
 
     def drafting(self, ahead: int) -> int:
         """Requests that verify any in that step."""
-        place = self.step - self._origin + ahead
-        return drafting_of(self._sums[place]) if place < len(self._sums) else 0
+        usual = self.size if self.drafts else 0
+        if self._odd:
+            odd = self._odd.get(self.step + ahead)
+            return usual if odd is None else usual + odd[1]
+        return usual
 
     def stood(self, ahead: int) -> int:
-        """Drafts that stand in that step, a sum of ``reading.stands``."""
+        """What that step yields and which drafts stand, packed."""
         place = self.step - self._origin + ahead
-        return self._stood[place] if place < len(self._stood) else 0
+        return self._sums[place] if place < len(self._sums) else 0
+
+    def accepted(self, ahead: int) -> int:
+        """Drafts that stand in that step."""
+        return self.packing.accepted(self.stood(ahead))
+
+    def _verified(self, drafts: int) -> int:
+        """Tokens that a request verifies for so many drafts in a row."""
+        return self._nodes if drafts == self.most else drafts
 
     def contexts(self, ahead: int, grown: int) -> tuple[int, ...]:
         """Per attention kind, the context that that step reads, its drafts included; ``grown`` is what the decodes
@@ -260,8 +282,10 @@ class DraftBatch(DecodeBatch):
     def _forget(self) -> None:
         """Drop the sums of steps that have been planned."""
         gone = self.step - self._origin
-        for sums in (self._sums, self._stood, self._blocks, *self._wide):
+        for sums in (self._sums, self._blocks, *self._wide):
             del sums[:gone]
+        for step in [step for step in self._odd if step < self.step]:
+            del self._odd[step]
         self._origin = self.step
 
     # -- how many drafts -----------------------------------------------------------------------------------------
@@ -290,7 +314,7 @@ class DraftBatch(DecodeBatch):
         for ahead in range(steps):
             verifying = self.drafting(ahead)
             if verifying:
-                accepted = by_position(self.stood(ahead), self.drafts)
+                accepted = self.packing.by_position(self.stood(ahead))[: self.drafts]
                 self._outcomes.append((self.step + ahead, verifying, self.drafted(ahead), accepted))
 
     def _redraft(self) -> None:
@@ -311,32 +335,62 @@ class DraftBatch(DecodeBatch):
         if before is not None and before.start <= recent:
             before.before = None
         drafts = self.drafts
-        reading = Reading(self.step, self._nodes if drafts == self.most else drafts, before)
+        tokens = self._verified(drafts)
+        reading = Reading(self.step, tokens, before)
+        request.reading = reading
         fate = request.fate
         assert fate is not None
         limited = self._controller is not None and self._controller.per_request
-        if fate.proposed is None and not limited and self._trimmed < 0:
-            matches = fate.matches
-            position, output = request.produced, request.output_tokens
-            gained, accepted = reading.gained, reading.accepted
-            while position < output:
-                stands = matches[position]
-                if stands > drafts:
-                    stands = drafts
-                gain = stands + 1
-                if gain > output - position:
-                    gain = output - position
-                gained.append(gain)
-                accepted.append(stands)
-                position += gain
-        else:
+        if fate.proposed is not None or limited or self._trimmed >= 0:
             self._read_one_by_one(request, reading, limited)
-        self._add(reading, 0, request.computed, request.held, 1)
-        request.reading = reading
+            self._add(reading, 0, request.computed, request.held, 1)
+        else:
+            # The loop over the steps of a request, as tight as it can be: it is run once for each request.
+            matches, steps, gained = fate.matches, self._steps, reading.gained
+            position, output = request.produced, request.output_tokens
+            at = self.step - self._origin
+            sums, blocks = self._room(at + output - position)
+            computed, held = request.computed, request.held
+            size, slots = self.block_size, 1 + tokens + self._lookahead
+            capacity = held * size - slots
+            wide = bool(self.windows)
+            while position < output:
+                accepted = matches[position]
+                if accepted > drafts:
+                    accepted = drafts
+                gain = accepted + 1
+                if gain > output - position:
+                    reading.beyond = gain - (output - position)
+                    gain -= reading.beyond
+                    sums[at] += steps[accepted] - reading.beyond
+                else:
+                    sums[at] += steps[accepted]
+                gained.append(gain)
+                if computed > capacity:
+                    need = -(-(computed + slots) // size)
+                    blocks[at] += need - held
+                    held = need
+                    capacity = held * size - slots
+                if wide:
+                    self._add_windows(at, computed, gain, 1)
+                computed += gain
+                position += gain
+                at += 1
         heappush(self.finishes, (self.step + len(reading.gained), request.joined, request))
 
+    def _room(self, length: int) -> tuple[list[int], list[int]]:
+        """The sums by step, with entries for ``length`` steps: gains, and blocks."""
+        missing = length - len(self._sums)
+        if missing > 0:
+            more = [0] * missing
+            self._sums += more
+            self._blocks += more
+            for wide in self._wide:
+                wide += more
+        return self._sums, self._blocks
+
     def _read_one_by_one(self, request: Request, reading: Reading, limited: bool) -> None:
-        """The same where a request's steps have different numbers of drafts."""
+        """Read a request whose steps have different numbers of drafts."""
         fate = request.fate
         assert fate is not None
         matches, proposed = fate.matches, fate.proposed
@@ -350,19 +404,19 @@ class DraftBatch(DecodeBatch):
                 drafts = min(drafts, proposed[position])
             if limited and drafts:
                 # Made at the end of the step before, whose plan knew as much.
-                known = [entry[1:] for entry in history if entry[0] < step - 1 - self._depth]
+                known = [(tokens, stood) for seen, tokens, stood in history if seen < step - 1 - self._depth]
                 assert self._controller is not None
                 drafts = min(drafts, self._controller.limit(known))
-            tokens = self._nodes if drafts == self.most else drafts
+            tokens = self._verified(drafts)
             if step == self.step and 0 <= self._trimmed < tokens:
                 drafts = tokens = self._trimmed
-            stands = min(matches[position], drafts)
-            gain = min(stands + 1, output - position)
+            accepted = min(matches[position], drafts)
+            gain = min(accepted + 1, output - position)
             if limited and tokens:
-                history.append((step, tokens, stands))
+                history.append((step, tokens, accepted))
             verified.append(tokens)
             reading.gained.append(gain)
-            reading.accepted.append(stands)
+            reading.beyond = accepted + 1 - gain
             position += gain
             step += 1
 
@@ -370,20 +424,21 @@ class DraftBatch(DecodeBatch):
         """The request's reading ends before the next step; what it would have gained is taken out of the sums."""
         reading = _reading(request)
         done = self.step - reading.start
+        whole = done >= len(reading.gained)
         held = self._held_after(request, reading, done)
-        gained = sum(reading.gained[:done])
+        gained = sum(reading.gained) if whole else sum(reading.gained[:done])
         request.computed += gained
         request.produced += gained
         request.held = held
-        request.accepted_tokens += sum(reading.accepted[:done])
+        request.accepted_tokens += gained - done + (reading.beyond if whole else 0)
         if reading.verified is None:
             request.drafted_tokens += done * reading.tokens
         else:
             request.drafted_tokens += sum(reading.verified[:done])
-        if self._controller is not None and self._controller.per_request:
-            self._keep_history(request, reading, done)
+            if self._controller is not None and self._controller.per_request:
+                self._keep_history(request, reading, done)
         reading.end = self.step
-        if done < len(reading.gained):
+        if not whole:
             self._add(reading, done, request.computed, held, -1)
 
     def _keep_history(self, request: Request, reading: Reading, done: int) -> None:
@@ -391,52 +446,47 @@ class DraftBatch(DecodeBatch):
         assert verified is not None
         for index in range(done):
             if verified[index]:
-                entry = (reading.start + index, verified[index], reading.accepted[index])
+                entry = (reading.start + index, verified[index], reading.accepted(index))
                 request.history = (*request.history, entry)
 
     def _add(self, reading: Reading, first: int, computed: int, held: int, sign: int) -> None:
-        """Add a reading from its step ``first`` on to the sums, or take it out (``sign`` −1).
+        """Add a reading from its step ``first`` on to the sums, or take it out.
 
         Args:
             reading: the reading.
             first: its first step that counts.
             computed: tokens that the request has computed before it.
             held: blocks that it holds before it.
-            sign: 1 or −1.
+            sign: 1, or −1 to take it out.
         """
-        sums, stood, blocks, stands = self._sums, self._stood, self._blocks, self._stands
-        gained, accepted, verified = reading.gained, reading.accepted, reading.verified
-        steps = len(gained)
+        gained, verified = reading.gained, reading.verified
+        last = len(gained) - 1
         at = reading.start + first - self._origin
-        missing = at + steps - first - len(sums)
-        if missing > 0:
-            more = [0] * missing
-            sums += more
-            stood += more
-            blocks += more
-            for wide in self._wide:
-                wide += more
+        sums, blocks = self._room(at + last + 1 - first)
         tokens = reading.tokens
-        drafting = share(0, tokens)
-        size, slots = self.block_size, 1 + tokens + self._lookahead
-        capacity = held * size
-        for index in range(first, steps):
+        for index in range(first, last + 1):
             gain = gained[index]
+            accepted = gain - 1
+            if index == last:
+                accepted += reading.beyond
+            sums[at] += sign * (self._steps[accepted] - accepted - 1 + gain)
             if verified is not None:
                 tokens = verified[index]
-                drafting = share(0, tokens)
-                slots = 1 + tokens + self._lookahead
-            sums[at] += sign * (gain + drafting)
-            stood[at] += sign * stands[accepted[index]]
-            if computed + slots > capacity:
-                need = -(-(computed + slots) // size)
+                self._add_odd(reading.start + index, tokens - reading.tokens, (tokens > 0) - (reading.tokens > 0), sign)
+            need = self._slots(computed, 1 + tokens)
+            if need > held:
                 blocks[at] += sign * (need - held)
                 held = need
-                capacity = held * size
             if self.windows:
                 self._add_windows(at, computed, gain, sign)
             computed += gain
             at += 1
+
+    def _add_odd(self, step: int, tokens: int, requests: int, sign: int) -> None:
+        """A request verifies ``tokens`` more in a step than the others, and so do ``requests`` more."""
+        if tokens or requests:
+            more, others = self._odd.get(step, (0, 0))
+            self._odd[step] = (more + sign * tokens, others + sign * requests)
 
     def _add_windows(self, at: int, computed: int, gain: int, sign: int) -> None:
         for index, window in enumerate(self.windows):

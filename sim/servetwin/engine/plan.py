@@ -21,7 +21,7 @@ class PlannedStep:
         draft_ps: part of ``total_ps`` in which tokens are drafted [ps]; not in the other parts.
         accepted: drafts that stand.
         drafting: requests that verify any.
-        stood: the drafts that stand by position, a sum of ``reading.stands``.
+        stood: what its decodes yield and which drafts stand, packed (``reading.Packing``).
         steady: only decodes, whose last tokens came from the step before: the step may start a series.
         emitted: output tokens that the step yields.
         held: tokens of KV cache in use when the step was planned, its own included.

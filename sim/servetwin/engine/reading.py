@@ -1,12 +1,6 @@
-"""What a request gains in its steps, read from the fate of its drafts, and the sums of such numbers over a batch."""
+"""What a request gains in its steps, read from the fate of its drafts, and sums of such numbers over a batch."""
 
 from __future__ import annotations
-
-from typing import Final
-
-#: Bits of a number in a packed one. No step has as many tokens.
-_BITS: Final = 20
-_MASK: Final = (1 << 20) - 1
 
 
 class Reading:
@@ -14,21 +8,21 @@ class Reading:
 
     Attributes:
         start: the first step.
-        end: the step after the last one that was planned; of a stretch that goes on, its last one at the latest.
+        end: the step after the last one that was planned; of a stretch that goes on, ``start``.
         gained: output tokens by step, up to the request's end.
-        accepted: drafts that stand, by step; the last of them may lie behind the end of the output.
+        beyond: drafts that stand in the last step of the output, but lie behind its end.
         verified: drafted tokens, by step; None = ``tokens`` in each.
         tokens: see ``verified``.
         before: the stretch before it, as long as its last tokens may be on the way; None = none.
     """
 
-    __slots__ = ("accepted", "before", "end", "gained", "start", "tokens", "verified")
+    __slots__ = ("before", "beyond", "end", "gained", "start", "tokens", "verified")
 
     def __init__(self, start: int, tokens: int, before: Reading | None) -> None:
         self.start = start
         self.end = start
         self.gained: list[int] = []
-        self.accepted: list[int] = []
+        self.beyond = 0
         self.verified: list[int] | None = None
         self.tokens = tokens
         self.before = before
@@ -40,54 +34,52 @@ class Reading:
             return mine
         return self.before.between(first, self.before.end) + mine
 
+    def accepted(self, index: int) -> int:
+        """Drafts that stand in a step, counted from the first one of the stretch."""
+        stood = self.gained[index] - 1
+        return stood + self.beyond if index == len(self.gained) - 1 else stood
 
-def stands(accepted: int) -> int:
-    """One request whose first ``accepted`` drafts stood, as counts by position in one number.
 
-    >>> by_position(stands(2) + stands(1), 3)
-    [2, 1, 0]
+class Packing:
+    """Several small numbers in one: what a step yields, and by position how many requests' drafts stood.
+
+    Adding up packed numbers adds up each of them. Of up to three positions a sum fits into a machine word, which is
+    all that makes it fast; more are as right.
+
+    Args:
+        most: positions.
+        largest: no sum of any of the numbers is as large.
+
+    >>> packing = Packing(3, 1000)
+    >>> total = packing.step(2) + packing.step(0)
+    >>> packing.gained(total), packing.by_position(total), packing.accepted(total)
+    (4, [1, 1, 0], 2)
     """
-    return sum([1 << (_BITS * position) for position in range(accepted)])
 
+    __slots__ = ("_bits", "_mask", "_most")
 
-def by_position(stood: int, most: int) -> list[int]:
-    """By position, in how many requests the draft there stood, of a sum of ``stands``."""
-    return [(stood >> (_BITS * position)) & _MASK for position in range(most)]
+    def __init__(self, most: int, largest: int) -> None:
+        self._most = most
+        self._bits = largest.bit_length()
+        self._mask = (1 << self._bits) - 1
 
+    def step(self, accepted: int) -> int:
+        """A step of one request whose first ``accepted`` drafts stood."""
+        return accepted + 1 + sum([1 << (self._bits * (position + 1)) for position in range(accepted)])
 
-def in_all(stood: int) -> int:
-    """How many drafts stood, of a sum of ``stands``.
+    def gained(self, total: int) -> int:
+        """Tokens that the steps yield."""
+        return total & self._mask
 
-    >>> in_all(stands(2) + stands(1))
-    3
-    """
-    found = 0
-    while stood:
-        found += stood & _MASK
-        stood >>= _BITS
-    return found
+    def by_position(self, total: int) -> list[int]:
+        """By position, in how many steps the draft there stood."""
+        return [(total >> (self._bits * position)) & self._mask for position in range(1, self._most + 1)]
 
-
-def share(gained: int, drafted: int) -> int:
-    """What one request adds to a step: output tokens, drafted tokens, and whether it verifies any, in one number.
-
-    >>> total = share(3, 4) + share(1, 0)
-    >>> gained_of(total), drafted_of(total), drafting_of(total)
-    (4, 4, 1)
-    """
-    return gained + (drafted << _BITS) + ((1 << (2 * _BITS)) if drafted else 0)
-
-
-def gained_of(total: int) -> int:
-    """Output tokens, of a sum of ``share``."""
-    return total & _MASK
-
-
-def drafted_of(total: int) -> int:
-    """Drafted tokens that are verified."""
-    return (total >> _BITS) & _MASK
-
-
-def drafting_of(total: int) -> int:
-    """Requests that verify any."""
-    return total >> (2 * _BITS)
+    def accepted(self, total: int) -> int:
+        """Drafts that stood in all."""
+        found = 0
+        total >>= self._bits
+        while total:
+            found += total & self._mask
+            total >>= self._bits
+        return found

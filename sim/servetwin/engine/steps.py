@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EngineSettings
-from servetwin.engine.reading import in_all
 from servetwin.physics.protocols import StepShape, StepTime
 from servetwin.request import Request
 
@@ -134,7 +133,7 @@ class StepMaker:
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + tokens
         price = self._price(shape)
-        emitted, stood = batch.gains(0), batch.stood(0)
+        emitted = batch.gains(0)
         if drafted:
             # Every drafted token attends the context too, and is read with it.
             context += drafted
@@ -142,8 +141,8 @@ class StepMaker:
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
             price.compute_growth_ps, batch.version, held, rank.released, late, emitted + len(completing), context,
-            attended, prefill, completing, recomputed, price.draft_ps, in_all(stood), batch.drafting(0),
-            stood,
+            attended, prefill, completing, recomputed, price.draft_ps, batch.accepted(0), batch.drafting(0),
+            batch.stood(0),
         )  # fmt: skip
 
     def by_kind(self, batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:

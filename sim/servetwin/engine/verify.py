@@ -8,7 +8,6 @@ from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.drafts import DraftBatch
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EngineSettings
-from servetwin.engine.reading import in_all
 from servetwin.engine.steps import StepMaker
 from servetwin.physics.protocols import StepShape, StepTime
 from servetwin.request import Request
@@ -93,11 +92,11 @@ class VerifyMaker(StepMaker):
         batch = rank.batch
         assert isinstance(batch, DraftBatch)
         size = batch.size
-        drafted, emitted = batch.drafted(ahead), batch.gains(ahead)
+        stood = batch.stood(ahead)
+        drafted, emitted = batch.drafted(ahead), batch.packing.gained(stood)
         context = batch.context + grown + drafted
         attended = context + int((context - drafted) * drafted / size)
         held = rank.tokens_held + grown - rank.pool.overlap * self._block_size + size + drafted
-        stood = batch.stood(ahead)
         if batch.windows or rank.noise is not None:
             contexts = batch.contexts(ahead, grown)
             shape = self._verify_shape(size, drafted, batch.made, contexts)
@@ -107,7 +106,7 @@ class VerifyMaker(StepMaker):
             return PlannedStep(
                 shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
                 price.compute_growth_ps, batch.version, held, rank.released, late, emitted, context, attended, 0, None,
-                0, price.draft_ps, in_all(stood), batch.drafting(ahead), stood,
+                0, price.draft_ps, batch.packing.accepted(stood), batch.drafting(ahead), stood,
             )  # fmt: skip
         known = self._price_of(size, drafted, batch.made)
         compute = known.compute + known.by_compute * context
@@ -117,7 +116,7 @@ class VerifyMaker(StepMaker):
         return PlannedStep(
             known.shape, compute + memory + known.rest + draft, growth + (known.by_memory + known.by_draft) * size,
             compute, memory, known.communication, growth, batch.version, held, rank.released, late, emitted, context,
-            attended, 0, None, 0, draft, in_all(stood), batch.drafting(ahead), stood,
+            attended, 0, None, 0, draft, batch.packing.accepted(stood), batch.drafting(ahead), stood,
         )  # fmt: skip
 
     def _price_of(self, size: int, drafted: int, drafts: int) -> _Price:

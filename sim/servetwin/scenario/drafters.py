@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from servetwin.acceptance import resolve_acceptance
+from servetwin.acceptance.resolve import resolve_acceptance
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.scenario.speculation import OWN_MODEL, Speculation
@@ -55,7 +55,7 @@ def drafter_parts(pool: Pool, model: ModelSpec, place: str, catalog: Catalog) ->
     if share not in (1, tensor):
         raise CapacityError(
             "a drafter is shared out like its model, or not at all", path=f"{path}.tensor", found=share,
-            allowed=[1] if tensor == 1 else [1, tensor],
+            allowed=["1"] if tensor == 1 else ["1", str(tensor)],
         )  # fmt: skip
     if drafter.model is not None and any(layer.attention.heads % share for layer in drafter.model.layers):
         share = 1

@@ -7,7 +7,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from servetwin.acceptance import Preset, build_fates
+from servetwin.acceptance.build import build_fates
+from servetwin.acceptance.spec import Preset
 from servetwin.catalog.find import Catalog
 from servetwin.cluster.gateway import Gateway
 from servetwin.cluster.pool import Pool as ClusterPool

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from servetwin.acceptance import Acceptance
+from servetwin.acceptance.spec import Acceptance
 from servetwin.policies import Policy, parse_policy
 from servetwin.policies.speculation import Fixed
 from servetwin.scenario.part import Count, Part
