@@ -18,6 +18,7 @@ DATA = (
     "servetwin/_data/hardware_profiles/calibrations/default.yaml",
     "servetwin/_data/scenarios/quickstart.yaml",
     "servetwin/_data/workloads/traces/azure_example.csv",
+    "servetwin/_data/workloads/acceptance/sharegpt.yaml",
     "servetwin/py.typed",
 )
 """Files that the program does not work without."""

@@ -196,7 +196,7 @@ def test_a_catalog_of_ones_own(cli: Cli, tmp_path: Path) -> None:
     [
         ("hardware", "h100-sxm"), ("models", "llama-3.1-8b"), ("model", "B parameters"), ("scenarios", "quickstart"),
         ("workloads", "chat-poisson"), ("policies", "least-requests"), ("policy", "routing:"),
-        ("techniques", "keeps the KV cache of what prompts have in common"),
+        ("techniques", "keeps the KV cache of what prompts have in common"), ("acceptance", "sharegpt"),
     ],
 )  # fmt: skip
 def test_list(kind: str, word: str, cli: Cli) -> None:
@@ -216,6 +216,7 @@ def test_list(kind: str, word: str, cli: Cli) -> None:
         ("workload", "chat-poisson", ("arrivals",)),
         ("policy", "power-of-two", ("Mitzenmacher", "metric: ", "routing policy")),
         ("calibration", "default", ("host: ", "# How near")),
+        ("acceptance", "sharegpt", ("survival: ", "# Tokens per step")),
         ("technique", "tensor-parallelism", ("off:   tensor: 1", "costs: exposed_communication")),
     ],
 )

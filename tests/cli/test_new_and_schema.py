@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-KINDS = ("scenario", "workload", "suite", "hardware", "model", "node", "link", "storage", "calibration")
+KINDS = ("scenario", "workload", "suite", "hardware", "model", "node", "link", "storage", "calibration", "acceptance")
 
 
 def test_a_new_scenario_runs_as_it_is(cli: Cli, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_schema(kind: str, cli: Cli) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     schema = json.loads(outcome.out)
     assert schema["$schema"].startswith("https://json-schema.org/") and schema["properties"]
-    plural = kind if kind in ("hardware", "storage") else f"{kind}s"
+    plural = kind if kind in ("hardware", "storage", "acceptance") else f"{kind}s"
     assert cli("schema", plural).out == outcome.out
 
 
@@ -78,6 +78,7 @@ def test_without_a_kind_the_kinds_are_listed(cli: Cli) -> None:
         "nodes",
         "links",
         "storage",
+        "acceptance",
     ):
         assert kind in outcome.out
         assert rows[kind]["count"] == len(json.loads(cli("list", kind, "--json").out))

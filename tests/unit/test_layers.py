@@ -29,16 +29,18 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"engine", "fabric", "physics", "kernel", *BOTTOM},
     "catalog": {"specs", "units", "errors", "paths"},
     "workload": {"request", "streams", "units", "errors", "paths", "kernel"},
+    "acceptance": {"request", "streams", "units", "errors", "paths"},
     "policies": {"request", "streams", "units", "errors"},
     "results": {"records", "request", "units", "errors"},
     "report": {"results", "units", "errors", "request", "records"},
     "scenario": {
-        "catalog", "workload", "policies", "results", "fabric", "cluster", "engine", "physics", "kernel", *BOTTOM,
+        "catalog", "workload", "acceptance", "policies", "results", "fabric", "cluster", "engine", "physics", "kernel", *BOTTOM,
     },
-    "studies": {"scenario", "report", "results", "physics", "catalog", "workload", "policies", *BOTTOM},
+    "studies": {"scenario", "report", "results", "physics", "catalog", "workload", "acceptance", "policies", *BOTTOM},
     "cli": {"compiled", "studies", "report", "scenario", "results", "catalog", "policies", "errors", "units"},
     "testing": {
-        "scenario", "policies", "cluster", "engine", "physics", "kernel", "results", "workload", "catalog", *BOTTOM,
+        "scenario", "policies", "cluster", "engine", "physics", "kernel", "results", "workload", "acceptance", "catalog",
+        *BOTTOM,
     },
 }  # fmt: skip
 

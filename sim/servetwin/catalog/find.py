@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from servetwin.catalog.acceptance import read_acceptance
 from servetwin.catalog.calibration import read_calibration
 from servetwin.catalog.describe import describe_gpu, describe_model
 from servetwin.catalog.hardware import read_gpu
@@ -34,6 +35,7 @@ _FOLDERS = {
     "calibrations": "hardware_profiles/calibrations",
     "scenarios": "scenarios",
     "workloads": "workloads",
+    "acceptance": "workloads/acceptance",
 }
 KINDS = tuple(_FOLDERS)
 
@@ -157,6 +159,10 @@ class Catalog:
         """The file of a bundled workload, or the path itself."""
         return self._locate("workloads", name)
 
+    def acceptance(self, name: str) -> dict[str, dict[str, Any]]:
+        """What acceptance each method of speculation has, in the preset of that name or in the file at that path."""
+        return read_acceptance(self._locate("acceptance", name))
+
     def names(self, kind: str) -> list[str]:
         """The names of everything of a kind, sorted."""
         return sorted(self._files(kind))
@@ -201,12 +207,14 @@ class Catalog:
                     break
 
     def _files(self, kind: str) -> dict[str, Path]:
-        """Files by name; the first folder wins."""
+        """Files by name; the first folder wins, and what lies in the folder of another kind is left to that."""
         if kind not in self._listed:
             files: dict[str, Path] = {}
             for folder in self._folders(kind):
                 for path in sorted(folder.rglob("*.yaml")):
-                    files.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+                    name = path.relative_to(folder).with_suffix("").as_posix()
+                    if f"{_FOLDERS[kind]}/{name.split('/')[0]}" not in _FOLDERS.values():
+                        files.setdefault(name, path)
             self._listed[kind] = files
         return self._listed[kind]
 

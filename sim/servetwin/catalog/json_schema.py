@@ -293,12 +293,49 @@ def model_schema() -> Schema:
     return _mapping(properties, ("hidden", "vocab", "max_position", "layers"))
 
 
+def acceptance_schema() -> Schema:
+    """Of ``workloads/acceptance``."""
+    share: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+    survival: Schema = {
+        "type": "array", "items": share, "minItems": 1,
+        "description": "Of the drafts of as many tokens as there are entries, the shares whose first 1, 2, … stand.",
+    }  # fmt: skip
+    persistence = {**share, "description": "How likely the same continuation goes on at the next position."}
+    beyond = {
+        "position": {**_COUNT, "description": "From which position of the output on."},
+        "survival": {**survival, "description": "Shares as above, from there on."},
+        "persistence": {**persistence, "description": "Persistence, from there on."},
+    }
+    method = _mapping(
+        {
+            "survival": survival,
+            "rate": {**share, "description": "How likely every drafted token stands, instead of `survival`."},
+            "persistence": persistence,
+            "spread": {
+                "type": "number", "minimum": 0,
+                "description": "Coefficient of variation between requests of the accepted tokens per draft.",
+            },
+            "proposal": {**share, "description": "How often a draft is made where none of it would stand."},
+            "beyond": _mapping(beyond, ("position", "survival"), "The same for the later part of long outputs."),
+            "source": _SOURCE,
+            "date": _DATE,
+        },
+        ("source", "date"),
+    )  # fmt: skip
+    methods: Schema = {
+        "type": "object", "minProperties": 1, "additionalProperties": method,
+        "description": "By method of speculation: `eagle3`, `ngram`, `mtp`, …",
+    }  # fmt: skip
+    return _mapping({**_HEAD, **_ABOUT, "methods": methods}, ("name", "methods"))
+
+
 SCHEMAS: dict[str, Callable[[], Schema]] = {
     "hardware": gpu_schema,
     "links": link_schema,
     "storage": storage_schema,
     "nodes": node_schema,
     "models": lambda: described(model_schema(), ModelSpec, Layer),
+    "acceptance": acceptance_schema,
     "calibrations": lambda: described(calibration_schema(), Calibration, KernelConstants),
 }
 """By kind."""

@@ -18,6 +18,7 @@ KINDS = {
     "nodes": "servers, and racks that are one link domain",
     "links": "NVLink, PCIe and networks",
     "storage": "host memory and drives",
+    "acceptance": "how many drafted tokens stand: data sets and models",
 }
 """Every kind, and what it is."""
 

@@ -18,8 +18,8 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="hardware, models, scenarios, workloads, policies, techniques, calibrations, nodes, links or storage; "
-            "singular works too. Without one, the kinds are listed."
+            help="hardware, models, scenarios, workloads, policies, techniques, calibrations, nodes, links, storage "
+            "or acceptance; singular works too. Without one, the kinds are listed."
         ),
     ] = None,
     catalog: options.CatalogDir = None,

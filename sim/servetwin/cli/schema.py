@@ -19,7 +19,8 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="scenario, workload, sweep, suite, hardware, model, node, link, storage, calibration; plurals too."
+            help="scenario, workload, sweep, suite, hardware, model, node, link, storage, calibration, acceptance; "
+            "plurals too."
         ),
     ],
     plugin: options.Plugin = None,

@@ -15,7 +15,7 @@ from servetwin.errors import InputError
 if TYPE_CHECKING:
     from servetwin.policies import Policy
 
-_FILES = ("scenarios", "workloads", "calibrations")
+_FILES = ("scenarios", "workloads", "calibrations", "acceptance")
 """Kinds that are best read as the file that they are, comments included."""
 
 
@@ -23,8 +23,8 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="hardware, model, scenario, workload, policy, technique, calibration, node, link or storage; "
-            "plural works too."
+            help="hardware, model, scenario, workload, policy, technique, calibration, node, link, storage or "
+            "acceptance; plural works too."
         ),
     ],
     name: Annotated[str, typer.Argument(help="Its name.")],

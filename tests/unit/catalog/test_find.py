@@ -86,7 +86,7 @@ def test_no_two_things_answer_to_one_name() -> None:
                 assert owner.setdefault(alias, name) == name, f"{alias} means {owner[alias]} and {name}"
 
 
-@pytest.mark.parametrize("kind", ["hardware", "links", "nodes", "storage", "models", "calibrations"])
+@pytest.mark.parametrize("kind", ["hardware", "links", "nodes", "storage", "models", "calibrations", "acceptance"])
 def test_everything_can_be_described_as_plain_data(kind: str) -> None:
     import json
 
@@ -95,6 +95,21 @@ def test_everything_can_be_described_as_plain_data(kind: str) -> None:
         assert described["name"] == name
         assert Path(described["file"]).exists()
         json.dumps(described)
+
+
+def test_the_folder_of_another_kind_is_left_to_it(tmp_path: Path) -> None:
+    """What lies in ``workloads/acceptance`` is no workload; folders of users may lie as the data does, or flat."""
+    assert not any("acceptance" in name for name in CATALOG.names("workloads"))
+    assert "sharegpt" in CATALOG.names("acceptance")
+    for folder in ("workloads/acceptance", "acceptance"):
+        mine = tmp_path / folder.replace("/", "-")
+        (mine / folder).mkdir(parents=True)
+        (mine / folder / "ours.yaml").write_text(
+            "name: ours\nmethods: {mtp: {survival: [0.5], source: me, date: 2026-12-01}}\n"
+        )
+        catalog = Catalog([mine])
+        assert catalog.acceptance("ours") == {"mtp": {"survival": [0.5]}}
+        assert catalog.names("workloads") == CATALOG.names("workloads")
 
 
 def test_unknown_names_show_what_there_is_and_what_is_near() -> None:

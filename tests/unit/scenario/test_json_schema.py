@@ -68,6 +68,8 @@ SLIPS: list[tuple[str, str, tuple[str | int, ...], Any]] = [
     ("hardware", "h100-sxm", ("flops", "fp64"), {"value": "67 TFLOPS", "source": "x", "date": "2026-11-30"}),
     ("links", "nvlink-4", ("bandwith",), 1),
     ("storage", "ram-ddr5-2tb", ("capacity", "value"), "2 TB/s"),
+    ("acceptance", "gsm8k", ("methods", "eagle3", "survival", 0), 1.2),
+    ("acceptance", "gsm8k", ("methods", "ngram", "source"), ...),
     ("nodes", "hgx-h100", ("gpus", "value"), 0),
     ("nodes", "hgx-h100", ("nic",), ...),
     ("models", "llama-3.1-8b", ("layers", 0, "attention", "kind"), "flash"),

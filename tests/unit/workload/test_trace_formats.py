@@ -298,6 +298,16 @@ def test_json_lines_by_a_map(tmp_path: Path, stream_of: Build) -> None:
     assert "the row has no inn" in failure(path, columns={**columns, "prompt_tokens": "inn"}).message
 
 
+@pytest.mark.parametrize("text", ["in,out\n5,3\n9,2\n", '{"in": 5, "out": [7, 1, 1]}\n{"in": 9, "out": 2}\n'])
+def test_a_map_without_arrivals_is_a_batch(text: str, tmp_path: Path) -> None:
+    """All requests arrive at the start; a list stands for its length."""
+    path, columns = tmp_path / "t", {"prompt_tokens": "in", "output_tokens": "out"}
+    path.write_text(text)
+    assert rows(read(path, columns=columns)) == [(0, 5, 3), (0, 9, 2)]
+    path.write_text('{"in": 5, "out": []}')
+    assert "out is no number of tokens" in failure(path, columns=columns).message
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_the_last_turn_that_is_believed(kind: str, tmp_path: Path) -> None:
     """The same for both: places 0 to 999,999."""
@@ -317,7 +327,6 @@ def test_the_last_turn_that_is_believed(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"prompt_tokens": "a", "output_tokens": "b"}, "exactly one of arrival_s"),
         ({"arrival_s": "t", "arrival_ms": "t", "prompt_tokens": "a", "output_tokens": "b"}, "arrival_s and arrival_ms"),
         ({"arrival_s": "t", "prompt_tokens": 0, "output_tokens": "b"}, "all by name or all by position"),
         ({"arrival_s": "t", "prompt_tokens": "a", "output_tokens": "b", "block_ids": "h"}, "belong together"),

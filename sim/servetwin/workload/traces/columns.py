@@ -30,14 +30,15 @@ Column = Annotated[Name | Position | None, Field(default=None)]
 class ColumnMap(Part):
     """Which column or key of a file is what: by name, or by position (0 = the first) in CSV without a header.
 
-    Exactly one of the arrivals is given. Sessions are numbered in the order in which they appear.
+    At most one of the arrivals is given; without one all requests arrive at the start, as a batch. Sessions are
+    numbered in the order in which they appear.
     """
 
     arrival_s: Column = Field(None, description="Arrival, in seconds.")
     arrival_ms: Column = Field(None, description="Arrival, in milliseconds.")
     arrival_time: Column = Field(None, description="Arrival, as date and time (ISO 8601).")
     prompt_tokens: Name | Position = Field(description="Prompt tokens.")
-    output_tokens: Name | Position = Field(description="Output tokens.")
+    output_tokens: Name | Position = Field(description="Output tokens; where JSON lines have a list, it is its length.")
     class_name: Column = Field(None, description="Kind of the request.")
     session_id: Column = Field(None, description="Conversation of the request, any text or number.")
     turn: Column = Field(None, description="Place in the conversation, a whole number.")
@@ -47,9 +48,9 @@ class ColumnMap(Part):
     @model_validator(mode="after")
     def _consistent(self) -> ColumnMap:
         arrivals = [field for field in ("arrival_s", "arrival_ms", "arrival_time") if getattr(self, field) is not None]
-        if len(arrivals) != 1:
-            found = " and ".join(arrivals) or "none"
-            raise ValueError(f"exactly one of arrival_s, arrival_ms and arrival_time is needed, found {found}")
+        if len(arrivals) > 1:
+            found = " and ".join(arrivals)
+            raise ValueError(f"at most one of arrival_s, arrival_ms and arrival_time is given, found {found}")
         if (self.block_ids is None) != (self.block_tokens is None):
             raise ValueError("block_ids and block_tokens belong together")
         kinds = {type(column) for column in self.given().values()}
@@ -58,9 +59,9 @@ class ColumnMap(Part):
         return self
 
     @property
-    def arrival(self) -> tuple[str, str | int]:
-        """The field that gives arrivals, and its column."""
-        return next((f, c) for f, c in self.given().items() if f.startswith("arrival"))
+    def arrival(self) -> tuple[str, str | int] | None:
+        """The field that gives arrivals, and its column; None = all arrive at the start."""
+        return next(((f, c) for f, c in self.given().items() if f.startswith("arrival")), None)
 
     @property
     def by_name(self) -> bool:
@@ -147,15 +148,16 @@ class ColumnsFormat:
         return parse, self._map.by_name
 
     def _cells_parser(self, places: dict[str, int]) -> Callable[[Cells], Row]:
-        field, column = self._map.arrival
-        at, prompt, output = places[field], places["prompt_tokens"], places["output_tokens"]
+        arrival = self._map.arrival
+        at = None if arrival is None else places[arrival[0]]
+        prompt, output = places["prompt_tokens"], places["output_tokens"]
         kind, session_at, turn_at = (places.get(name) for name in ("class_name", "session_id", "turn"))
-        clock = _clock(field, str(column))
+        clock = _at_the_start if arrival is None else _clock(arrival[0], str(arrival[1]))
         sessions = _Numbers()
 
         def row(cells: Cells) -> Row:
             return Row(
-                clock(cells[at]),
+                clock("" if at is None else cells[at]),
                 tokens(cells[prompt], str(self._map.prompt_tokens)),
                 tokens(cells[output], str(self._map.output_tokens)),
                 class_name="" if kind is None else cells[kind],
@@ -169,22 +171,21 @@ class ColumnsFormat:
         given = {field: str(column) for field, column in self._map.given().items()}
         if not self._map.by_name:
             raise RowError("JSON lines have no columns by position", self._map.prompt_tokens, "names of keys")
-        field = self._map.arrival[0]
-        arrival = given[field]
-        clock = IsoClock(arrival)
+        field = "" if self._map.arrival is None else self._map.arrival[0]
+        arrival = given.get(field, "")
+        time = _json_clock(field, arrival)
         sessions = _Numbers()
         kind, session, turn, blocks = (given.get(n, "") for n in ("class_name", "session_id", "turn", "block_ids"))
-        required = (arrival, given["prompt_tokens"], given["output_tokens"], *([blocks] if blocks else []))
+        required = tuple(key for key in (arrival, given["prompt_tokens"], given["output_tokens"], blocks) if key)
 
         def parse(line: str) -> Row:
             row = json_rows.parse_object(line, self.layout)
             json_rows.require(row, required, line, f"an object with {', '.join(required)}")
             prompt = json_rows.count(row, given["prompt_tokens"])
             return Row(
-                clock(json_rows.text(row, arrival)) if field == "arrival_time"
-                else json_rows.time_ps(row, arrival, unit_ps=_ARRIVAL_UNITS[field]),
+                time(row),
                 prompt,
-                json_rows.count(row, given["output_tokens"]),
+                json_rows.count_or_length(row, given["output_tokens"]),
                 json_rows.block_ids(row, blocks, prompt, self.block_tokens) if blocks else (),
                 json_rows.text(row, kind) if kind else "",
                 sessions.of(_label(row, session)) if session else NO_SESSION,
@@ -209,6 +210,21 @@ def _clock(field: str, column: str) -> Callable[[str], int]:
     if field == "arrival_time":
         return IsoClock(column)
     return partial(time_ps, column=column, unit_ps=_ARRIVAL_UNITS[field])
+
+
+def _at_the_start(cell: str) -> int:
+    del cell
+    return 0
+
+
+def _json_clock(field: str, key: str) -> Callable[[json_rows.Object], int]:
+    """What reads the arrival of an object [ps]."""
+    if not field:
+        return lambda row: 0
+    if field == "arrival_time":
+        clock = IsoClock(key)
+        return lambda row: clock(json_rows.text(row, key))
+    return lambda row: json_rows.time_ps(row, key, unit_ps=_ARRIVAL_UNITS[field])
 
 
 def _turn(cell: str) -> int:

@@ -116,6 +116,18 @@ def count(row: Object, key: str) -> int:
     return value
 
 
+def count_or_length(row: Object, key: str) -> int:
+    """A number of tokens, or the length of a list with an entry for each of them.
+
+    Raises:
+        RowError: the value is neither, or the list is empty.
+    """
+    value = row[key]
+    if type(value) is list and 1 <= len(value) <= MAX_TOKENS:
+        return len(value)
+    return count(row, key)
+
+
 def time_ps(row: Object, key: str, *, unit_ps: int) -> int:
     """A time [ps], given in units of ``unit_ps``, which is that of milliseconds or seconds [ps].
 
