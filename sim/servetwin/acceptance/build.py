@@ -23,7 +23,7 @@ def build_fates(spec: Resolved, streams: Streams, base: Path) -> DrawnFates | Re
         TraceError: a recording cannot be read.
     """
     if isinstance(spec, Recorded):
-        return RecordedFates(read_matches(spec, base), spec.proposal, streams)
+        return RecordedFates(read_matches(spec, base), spec.proposal, streams, spec.repeat)
     if isinstance(spec, Rate):
         return DrawnFates((Piece(0, solve_levels((spec.rate,), 1.0, spec.spread)),), spec.proposal, streams)
     pieces = [Piece(0, solve_levels(spec.survival, spec.persistence, spec.spread))]

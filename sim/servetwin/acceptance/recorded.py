@@ -33,23 +33,26 @@ class RecordedFates:
         matches: the matches of every line, by position of its output.
         proposal: how often a match is found in the text where none of it would stand; None = drafts are made always.
         streams: the run's random streams, from which is drawn where such matches are.
+        repeat: requests in a row that have the same line, and find the same matches.
     """
 
-    def __init__(self, matches: list[bytes], proposal: float | None, streams: Streams) -> None:
+    def __init__(self, matches: list[bytes], proposal: float | None, streams: Streams, repeat: int = 1) -> None:
         self._matches = matches
+        self._repeat = repeat
         self._proposal = proposal
         self._numbers = Numbers(streams)
 
     def of(self, request: Request) -> Fate:
         """The fate of drafts for ``request``: as many positions as it has output tokens."""
         tokens = request.output_tokens
-        line = self._matches[request.id % len(self._matches)]
+        number = request.id // self._repeat
+        line = self._matches[number % len(self._matches)]
         if len(line) < tokens:
             line = line * -(-tokens // len(line))
         matches = line[:tokens]
         if self._proposal is None:
             return Fate(matches)
-        found = proposed_where(self._numbers.at(request.id * _ROOM, tokens), self._proposal)
+        found = proposed_where(self._numbers.at(number * _ROOM, tokens), self._proposal)
         found |= np.frombuffer(matches, np.uint8) > 0
         return Fate(matches, (found.astype(np.uint8) * np.uint8(MOST_MATCHES)).tobytes())
 

@@ -114,6 +114,9 @@ class Recorded(Part):
         "begins there yields with any number of drafts, the one from verification included. Where the "
         "output is longer the list begins again.",
     )
+    repeat: Annotated[int, Field(strict=True, ge=1)] = Field(
+        1, description="Requests in a row that have the same line: copies of one prompt [requests]."
+    )
     proposal: Share | None = Field(None, description=_PROPOSAL)
 
 

@@ -106,7 +106,7 @@ def _entries(todo: Plan, outcomes: Mapping[int, Outcome]) -> tuple[list[Entry], 
             found = outcome.predicted.get(point.stage, {})
             if point.stage in outcome.missing:
                 missing[case_index, point.stage] = outcome.missing[point.stage]
-            scored = is_scored(todo.cases[case_index], point.stage)
+            scored = point.scored and is_scored(todo.cases[case_index], point.stage)
             for metric, measured in point.measured.items():
                 entries.append(Entry(case_index, point.stage, metric, measured, found.get(metric), scored))
     return entries, missing

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError
@@ -17,7 +19,12 @@ from servetwin.scenario.run import execute
 from servetwin.scenario.schema import Scenario
 from servetwin.studies.run_options import RunOptions
 from servetwin.studies.validation.measure import measure
+from servetwin.studies.validation.speedup import SpeedupTrial, run_speedup
+from servetwin.studies.validation.step_cost import StepCostTrial, price_trial
 from servetwin.studies.validation.trial import BLOCK_TOKENS, Outcome, Trial
+
+if TYPE_CHECKING:
+    from servetwin.results.result import Result
 
 _LARGEST_GRAPH = 8192
 """The largest captured batch in the options of TensorRT-LLM's perf-overview."""
@@ -32,11 +39,21 @@ def run_trial(trial: Trial, options: RunOptions, catalog: Catalog) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="servetwin-validate-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            if isinstance(trial, SpeedupTrial):
+                return run_speedup(trial, Path(folder), partial(_simulate, options, catalog))
             scenario = resolved(trial, options, catalog, Path(folder))
+            if isinstance(trial, StepCostTrial):
+                return price_trial(trial, scenario, catalog)
             result = execute(scenario, strict=options.strict, catalog=catalog)
         except InputError as error:
             return Outcome(missing={point.stage: error.message for point in trial.points})
     return measure(trial, result)
+
+
+def _simulate(options: RunOptions, catalog: Catalog, raw: Mapping[str, Any]) -> Result:
+    """Run a scenario as a file would hold it."""
+    scenario = validate_mapping(dict(raw), catalog, overrides=options.overrides)
+    return execute(scenario, strict=options.strict, catalog=catalog)
 
 
 def resolved(trial: Trial, options: RunOptions, catalog: Catalog, folder: Path) -> Scenario:

@@ -54,6 +54,7 @@ class Point:
         gpus: what output tokens per second are divided by.
         since: where a request's time starts: at the router, or when the engine has it queued.
         whole_batch: whether TTFT and E2E are those of the last request of the batch, not of each.
+        scored: whether it counts: not where a figure of it went into the prediction.
     """
 
     stage: str
@@ -63,6 +64,7 @@ class Point:
     gpus: int = 1
     since: Literal["arrival", "engine"] = "arrival"
     whole_batch: bool = False
+    scored: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Trial:
         flags: what was assumed, a word or two each.
         full_length_seats: seats are as many requests of this prompt and output [tokens] as the KV cache holds; None =
             the scenario says how many.
+        acceptance: whether the acceptance of drafts was ``measured`` or is ``inferred``; empty = nobody drafts.
     """
 
     scenario: Mapping[str, Any]
@@ -85,6 +88,7 @@ class Trial:
     measured_e2e_ms: tuple[float, ...] = ()
     flags: tuple[str, ...] = ()
     full_length_seats: int | None = None
+    acceptance: str = ""
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class Outcome:
         per_request_error_pct: median over requests of the absolute error of E2E [%]; None = not known.
         per_request_n: requests that it rests on.
         warnings: what the run says about itself.
+        inferred: acceptance that was inferred, by what it is of.
     """
 
     predicted: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -104,6 +109,7 @@ class Outcome:
     per_request_error_pct: float | None = None
     per_request_n: int = 0
     warnings: tuple[str, ...] = ()
+    inferred: dict[str, float] = field(default_factory=dict)
 
 
 def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
