@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servetwin.errors import InvariantError
+from servetwin.results.choices import Choices
 from servetwin.results.communication import CommunicationTable
+from servetwin.results.drafts import DraftTable
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
@@ -43,6 +45,8 @@ class Result:
             decodes, context, phases)``.
         end_ps: when it ended [ps].
         link_table: what the links of the network carried; None without a topology.
+        drafts: what became of its drafts.
+        choices: how many tokens its controllers of speculation chose to draft.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class Result:
         interrupted: bool = False,
         links: LinkTable | None = None,
         communication: Callable[[], CommunicationTable],
+        drafts: DraftTable,
+        choices: Choices,
         stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
@@ -77,18 +83,20 @@ class Result:
         self._interrupted = interrupted
         self.link_table = links
         self._communication = communication
+        self.drafts = drafts
+        self.choices = choices
         self._host: dict[str, Any] = {}
 
     @cached_property
     def series(self) -> TimeSeries:
         """The load of each replica over time, as sums."""
-        return TimeSeries(self.segments, self.table, self.end_ps)
+        return TimeSeries(self.segments, self.table, self.end_ps, self.choices)
 
     @cached_property
     def _metrics(self) -> dict[str, Any]:
         inputs = SummaryInputs(
             self.meta, self.table, self.segments, self.series, self._ledger, self.end_ps, self._events,
-            self._warnings, self._interrupted, self.link_table,
+            self.drafts, self._warnings, self._interrupted, self.link_table,
         )  # fmt: skip
         return summarise(inputs)
 

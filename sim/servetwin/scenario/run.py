@@ -13,7 +13,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted, InvariantError, ScenarioError
 from servetwin.policies import plugin_behind
 from servetwin.results.result import Result
-from servetwin.results.store import LINKS_PICTURE, PICTURES, SCENARIO, TRACE, write_text
+from servetwin.results.store import LINKS_PICTURE, PICTURES, SCENARIO, SPECULATION_PICTURE, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
 from servetwin.scenario.communication import communication_use
 from servetwin.scenario.interruption import Interruption, Stopped
@@ -279,7 +279,11 @@ def _write_tables(result: Result, scenario: Scenario, out: Path) -> None:
 
 def _write_pictures(result: Result, out: Path, signals: Interruption, figures: bool, timeline: bool) -> list[str]:
     """Write what people look at; returns the names of those files that a signal prevented."""
-    pictures = PICTURES if result.link_table is None else (*PICTURES, LINKS_PICTURE)
+    pictures = [*PICTURES]
+    if result.link_table is not None:
+        pictures.append(LINKS_PICTURE)
+    if result.choices.any:
+        pictures.append(SPECULATION_PICTURE)
     wanted = [*(pictures if figures else ()), *((TRACE,) if timeline else ())]
     try:
         signals.draw()
