@@ -28,10 +28,10 @@ class DraftUse:
 
     Attributes:
         drafts: drafts that were verified.
-        drafted: tokens in them [tokens].
+        drafted: tokens in them [tokens]; those of a tree all count.
         accepted: those that stood [tokens].
         accepted_by_position: by position in the draft, in how many drafts the token there stood.
-        most: the most tokens of a draft, the scenario's ``k`` [tokens].
+        most: the most tokens of a draft that may stand, the scenario's ``k`` [tokens].
     """
 
     drafts: int
@@ -93,8 +93,8 @@ def _check(index: int, use: DraftUse | None, drafted: int, accepted: int) -> Non
     stood = use.accepted_by_position
     if sum(stood) != accepted or len(stood) != use.most:
         raise InvariantError(f"replica {index}: {stood} accepted by position, of {accepted} and {use.most} positions")
-    if not 0 <= use.drafts <= drafted <= use.drafts * use.most:
-        raise InvariantError(f"replica {index}: {drafted} tokens in {use.drafts} drafts of 1 to {use.most}")
+    if not 0 <= use.drafts <= drafted or (drafted and not use.drafts):
+        raise InvariantError(f"replica {index}: {drafted} tokens in {use.drafts} drafts")
     # A token stands only where all before it do.
     if any(later > earlier for earlier, later in pairwise((use.drafts, *stood))):
         raise InvariantError(f"replica {index}: {stood} accepted by position, of {use.drafts} drafts")

@@ -17,7 +17,19 @@ from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
-from servetwin.results.store import LEDGER, LINKS, REQUESTS, SUMMARY, TIMESERIES, clear, write_json, write_parquet
+from servetwin.results.store import (
+    LEDGER,
+    LINKS,
+    LINKS_PICTURE,
+    PICTURES,
+    REQUESTS,
+    SPECULATION_PICTURE,
+    SUMMARY,
+    TIMESERIES,
+    clear,
+    write_json,
+    write_parquet,
+)
 from servetwin.results.summary import HOST_KEYS, SummaryInputs, summarise
 from servetwin.results.timeseries import TimeSeries
 
@@ -158,6 +170,11 @@ class Result:
         links = folder / LINKS
         write_parquet(links, frames.LINKS_SCHEMA, frames.link_batches(self.link_table))
         return [requests, timeseries, links]
+
+    def pictures(self) -> list[str]:
+        """The names of the usual pictures of this run."""
+        links = [] if self.link_table is None else [LINKS_PICTURE]
+        return [*PICTURES, *links, *([SPECULATION_PICTURE] if self.choices.any else [])]
 
     def write(
         self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False

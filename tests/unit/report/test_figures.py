@@ -76,7 +76,8 @@ def test_a_run_with_a_network_draws_its_links_too(tmp_path):
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_a_run_with_speculation_draws_it_too(tmp_path, replicas):
     result = drafting_run(replicas)
-    assert [path.name for path in result.write(tmp_path)[-2:]] == ["roofline.png", "speculation.png"]
+    assert [path.name for path in result.write(tmp_path)[-4:]] == result.pictures()
+    assert result.pictures() == ["latency.png", "timeline.png", "roofline.png", "speculation.png"]
     number, (height, width, _) = colours(tmp_path / "speculation.png")
     assert number > 100 and width >= 1200 and height >= 700
     drawn = (tmp_path / "speculation.png").read_bytes()
@@ -266,6 +267,16 @@ def test_joining_intervals_keeps_counts_and_time_averages(run):
         averages = [(data.columns[name] * np.diff(data.edges_s)).sum() for data in (coarse, fine)]
         assert averages[0] == pytest.approx(averages[1], rel=1e-12)
     assert coarser(fine, 10**6) is fine
+
+
+def test_drafts_have_rows_of_logits_in_the_roofline():
+    """Three requests with two drafts each, two of which stand: nine tokens, nine rows, five tokens yielded."""
+    recorder = Recorder(meta())
+    step = Step(0, 0, PS_PER_MS, 0, 3, 9, 0, 5, 3, 300, 900, drafted=6, accepted=2)
+    record(recorder, [Run(step)])
+    (disc,) = buckets(finish(recorder, PS_PER_S), 0)
+    flops, moved = work(9, 9, 300, 900)
+    assert disc.intensity == pytest.approx(flops / moved) and disc.seconds == 0.001
 
 
 def test_roofline_buckets_hold_all_steps_at_their_place(run):

@@ -69,13 +69,20 @@ def test_with_speculation_that_never_drafts_there_are_counts_and_no_ratios():
         (DraftUse(2, 6, 4, (1, 2, 1), 3), "by position"),
         (DraftUse(2, 6, 4, (3, 1, 0), 3), "by position"),
         (DraftUse(7, 6, 4, (2, 1, 1), 3), "in 7 drafts"),
-        (DraftUse(1, 6, 4, (2, 1, 1), 3), "in 1 drafts"),
+        (DraftUse(1, 6, 4, (2, 1, 1), 3), "by position"),
+        (DraftUse(0, 6, 4, (2, 1, 1), 3), "in 0 drafts"),
     ],
 )
 def test_counts_that_contradict_each_other_or_the_steps_are_found(use, words):
     assert summary(steps((6, 4)), [DraftUse(2, 6, 4, (2, 1, 1), 3)])["spec_decode_num_drafts"] == 2
     with pytest.raises(InvariantError, match=words):
         summary(steps((6, 4)), [use])
+
+
+def test_a_tree_has_more_tokens_than_can_stand():
+    """Two drafts of 21 tokens, at most 4 of which stand."""
+    found = summary(steps((42, 5)), [DraftUse(2, 42, 5, (2, 2, 1, 0), 4)])
+    assert found["mean_acceptance_length"] == 3.5 and found["draft_acceptance_rate"] == 5 / 42
 
 
 def test_there_is_one_count_for_each_replica():
