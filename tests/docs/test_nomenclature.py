@@ -8,6 +8,7 @@ import re
 import pytest
 from rich.console import Console
 from tests.docs.blocks import ROOT
+from tests.unit.results.building import drafting_run
 
 import servetwin
 from servetwin.catalog.find import Catalog
@@ -59,6 +60,17 @@ def test_labels_of_a_run() -> None:
     for label in ("prefix cache hits", "KV cache in use", "goodput"):
         assert label in labels
         assert label.lower().removesuffix(" in use") in WORDS
+
+
+def test_labels_of_speculation() -> None:
+    """Those that only runs with speculation have."""
+    printed = io.StringIO()
+    result = drafting_run()
+    print_result(result.summary(), result.ledger(), Console(file=printed, width=100))
+    labels = {re.split(r"\s{2,}", line)[0] for line in printed.getvalue().splitlines()}
+    for label in ("acceptance length", "draft acceptance", "wasted verification", "drafting"):
+        assert label in labels
+        assert label in WORDS
 
 
 def test_scheduling_policies_by_their_initials() -> None:

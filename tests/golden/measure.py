@@ -55,7 +55,7 @@ FIGURES = (
 )
 BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute", "idle")
 #: Those that only some scenarios have.
-RARE_BUCKETS = ("bubble",)
+RARE_BUCKETS = ("draft", "wasted_verify", "bubble")
 
 #: The scenarios of the standard speed workload.
 BENCH = ("bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long")

@@ -9,7 +9,7 @@ from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
 
 #: Buckets of the ledger that a step can fill.
-BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute")
+BUCKETS = ("compute", "hbm", "exposed_communication", "host", "draft", "wasted_verify", "recompute")
 
 #: What two engines must agree on about a request.
 STAMPS = (
@@ -54,6 +54,7 @@ class PlainLog:
         self.phase_lists: list[tuple[int, int, list[Any]]] = []
         self.chunk_lists: list[tuple[int, int, tuple[tuple[int, int], ...]]] = []
         self.stage_lists: list[tuple[int, int, int, tuple[Any, ...]]] = []
+        self.choice_list: list[tuple[int, int, int]] = []
 
     def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
         self.chunk_lists.append((replica, start_ps, tuple(chunks)))
@@ -74,6 +75,9 @@ class PlainLog:
     def stage_phases(self, replica: int, stage: int, start_ps: int, *rest: Any) -> None:
         self.stage_lists.append((replica, stage, start_ps, rest))
 
+    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
+        self.choice_list.append((replica, time_ps, drafts))
+
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """Bucket by bucket and step by step, what ``servetwin.results.spent`` sums up."""
         found = [dict.fromkeys(BUCKETS, 0) for _ in range(replicas)]
@@ -85,11 +89,14 @@ class PlainLog:
                     "hbm": row["memory_ps"] + j * (row["growth_ps"] - row["compute_growth"]),
                     "exposed_communication": row["communication_ps"],
                 }
-                books["host"] += row["first_ps"] + j * row["growth_ps"] - sum(parts.values())
+                books["host"] += row["first_ps"] + j * row["growth_ps"] - sum(parts.values()) - row["draft_ps"]
+                books["draft"] += row["draft_ps"]
                 for bucket, time in parts.items():
                     again = time * row["recomputed"] // row["tokens"]
-                    books[bucket] += time - again
+                    rejected = time * (row["drafted"] - row["accepted"]) // row["tokens"]
+                    books[bucket] += time - again - rejected
                     books["recompute"] += again
+                    books["wasted_verify"] += rejected
         return found
 
     def finished(self, request: Request) -> None:

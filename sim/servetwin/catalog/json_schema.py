@@ -200,9 +200,18 @@ def calibration_schema() -> Schema:
         "roofline": _mapping(roofline),
         "step": _mapping(
             {
-                **dict.fromkeys((
-                    "host", "per_request", "mixed", "scheduling", "scheduling_per_request", "eager", "router",
-                ), seconds),
+                **dict.fromkeys(
+                    (
+                        "host",
+                        "per_request",
+                        "mixed",
+                        "scheduling",
+                        "scheduling_per_request",
+                        "eager",
+                        "router",
+                    ),
+                    seconds,
+                ),
                 "launch": {**number, "maximum": MOST_OF_A_LAUNCH},
                 "experts_launch": {**number, "maximum": MOST_OF_A_LAUNCH},
                 "all_reduce": {**number, "maximum": MOST_OF_AN_ALL_REDUCE},

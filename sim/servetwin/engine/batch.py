@@ -66,8 +66,19 @@ class DecodeBatch:
             row, so that any window of up to a block's length is one slice.
     """
 
-    __slots__ = ("_joins", "asks", "block_size", "context", "crossings", "finishes", "made", "size", "step", "version",
-                 "windows")
+    __slots__ = (
+        "_joins",
+        "asks",
+        "block_size",
+        "context",
+        "crossings",
+        "finishes",
+        "made",
+        "size",
+        "step",
+        "version",
+        "windows",
+    )
 
     def __init__(self, block_size: int, windows: tuple[int, ...], joins: int = 0) -> None:
         self.block_size = block_size

@@ -12,7 +12,7 @@ from rich.text import Text
 from servetwin.errors import printable
 from servetwin.report.layout import QUIET, plain, warning_lines
 from servetwin.report.markdown import signed
-from servetwin.report.units import number, percent
+from servetwin.report.units import bucket_words, number, percent
 
 _SHARE = "slo_attainment"
 _FIGURES = (
@@ -148,7 +148,7 @@ def _costs(rows: Mapping[str, Any]) -> Table | None:
     table = plain()
     _add_names(table, rows)
     table.columns[0].header = Text("GPU-seconds")
-    for title in ("saved", *(kind.replace("_", " ") for kind in kinds), "net"):
+    for title in ("saved", *map(bucket_words, kinds), "net"):
         table.add_column(Text(title), justify="right", no_wrap=True)
     for name, entry in rows.items():
         figures = [

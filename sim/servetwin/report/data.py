@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +51,17 @@ def latency_data(result: AnyResult) -> LatencyData:
     )
 
 
-def timeline_data(result: AnyResult) -> TimelineData:
-    """The load over time."""
+COUNTS = ("arrivals", "completed", "prefill_tokens", "output_tokens", "drafted_tokens", "accepted_tokens")
+"""Columns that add up where intervals are joined; the others are averages."""
+
+
+def timeline_data(result: AnyResult, names: Sequence[str] = TIMELINE_COLUMNS) -> TimelineData:
+    """The load over time.
+
+    Args:
+        result: the run.
+        names: the columns, as in ``timeseries.parquet``.
+    """
     if isinstance(result, Result):
         series, owners = result.series, result.meta.pool_of()
         each = [
@@ -61,12 +70,10 @@ def timeline_data(result: AnyResult) -> TimelineData:
         ]
         starts = each[0]["start_ps"] / PS_PER_S
         edges = np.append(starts, each[0]["end_ps"][-1] / PS_PER_S)
-        return TimelineData(
-            edges, {name: np.array([one[name] for one in each], np.float64) for name in TIMELINE_COLUMNS}
-        )
+        return TimelineData(edges, {name: np.array([one[name] for one in each], np.float64) for name in names})
     frame: Any = result.timeseries()
     replicas = frame["replica"].nunique()
-    columns = {name: frame[name].to_numpy(np.float64).reshape(replicas, -1) for name in TIMELINE_COLUMNS}
+    columns = {name: frame[name].to_numpy(np.float64).reshape(replicas, -1) for name in names}
     intervals = len(frame) // replicas
     edges = np.append(frame["start_s"].to_numpy()[:intervals], frame["end_s"].to_numpy()[intervals - 1])
     return TimelineData(edges, columns)
@@ -83,7 +90,7 @@ def coarser(data: TimelineData, most: int) -> TimelineData:
     width = np.diff(data.edges_s)
     columns = {}
     for name, values in data.columns.items():
-        if name in ("arrivals", "completed", "prefill_tokens", "output_tokens"):
+        if name in COUNTS:
             columns[name] = np.add.reduceat(values, starts, axis=1)
         else:
             # Averages weigh by time; the bound of an interval without a step weighs nothing.

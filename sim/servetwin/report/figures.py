@@ -9,9 +9,10 @@ from servetwin.report.latency import draw_latency
 from servetwin.report.link_data import has_links
 from servetwin.report.links import draw_links
 from servetwin.report.roofline import draw_roofline
+from servetwin.report.speculation import draw_speculation, speculates
 from servetwin.report.timeline import draw_timeline
 from servetwin.results import Result
-from servetwin.results.store import LINKS_PICTURE, PICTURES
+from servetwin.results.store import LINKS_PICTURE, PICTURES, SPECULATION_PICTURE
 
 LATENCY, TIMELINE, ROOFLINE = PICTURES
 
@@ -19,8 +20,8 @@ LATENCY, TIMELINE, ROOFLINE = PICTURES
 def draw(result: AnyResult, directory: Path) -> list[Path]:
     """Draw ``latency.png``, ``timeline.png`` and ``roofline.png`` into ``directory``; returns the files.
 
-    A run with a network has ``links.png`` too. A run that was read back has kept no steps, so it has no roofline and no
-    curve of inter-token gaps.
+    A run with a network has ``links.png`` too, one with speculation ``speculation.png``. A run that was read back has
+    kept no steps, so it has no roofline and no curve of inter-token gaps.
     """
     files = [directory / LATENCY, directory / TIMELINE]
     draw_latency(result, files[0])
@@ -31,4 +32,7 @@ def draw(result: AnyResult, directory: Path) -> list[Path]:
     if has_links(result):
         files.append(directory / LINKS_PICTURE)
         draw_links(result, files[-1])
+    if speculates(result):
+        files.append(directory / SPECULATION_PICTURE)
+        draw_speculation(result, files[-1])
     return files

@@ -9,7 +9,8 @@ microseconds with six decimals, so that no picosecond is lost.
 
 The layers of a model take turns; a phase with ``pieces`` > 1 draws the pieces of all layers as one, at its full
 length. A step that is longer than the first of its series (its context has grown) gives the difference to the last
-phase on the resource that bounds it.
+phase on the resource that bounds it. Steps that verify drafts, and requests that had any, say how many tokens were
+drafted and how many of these stood.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _GATEWAY = 0
 _STEPS = 1
 _STEP_COLUMNS = (
     "replica", "start_ps", "count", "first_ps", "growth_ps", "compute_growth", "tokens", "prefill_tokens", "decodes",
-    "context",
+    "context", "drafted", "accepted",
 )  # fmt: skip
 _BLOCK_ROWS = 1 << 13
 
@@ -97,8 +98,9 @@ def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]], staged: Bools
     mine = ~staged[chunk["replica"]]
     columns = (chunk[name][mine].tolist() for name in _STEP_COLUMNS)
     for row in zip(*columns, strict=True):
-        replica, start, count, first, growth, compute_growth, tokens, prefill, decodes, context = row
+        replica, start, count, first, growth, compute_growth, tokens, prefill, decodes, context, *drafts = row
         parts = phases.get((replica, start), [])
+        speculation = {"drafted": drafts[0], "accepted": drafts[1]} if drafts[0] else {}
         now = start
         for place in range(count):
             length = first + growth * place
@@ -106,6 +108,7 @@ def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]], staged: Bools
             yield _complete(
                 kind, "step", replica, now, length,
                 tokens=tokens, prefill_tokens=prefill, decodes=decodes, context=context + decodes * place,
+                **speculation,
             )  # fmt: skip
             at = now
             for part, extra in zip(parts, _extras(parts, place * compute_growth, place * growth), strict=True):
@@ -157,17 +160,20 @@ def _requests(result: Result) -> Iterator[str]:
     outcomes, classes = result.table.names(1), result.table.names(0)
     names = (
         "id", "replica", LABELS_COLUMN, "arrival_ps", "queued_ps", "scheduled_ps", "first_token_ps", "last_token_ps",
-        "prompt_tokens", "output_tokens", "hit_tokens", "preemptions",
+        "prompt_tokens", "output_tokens", "hit_tokens", "preemptions", "drafted_tokens", "accepted_tokens",
     )  # fmt: skip
     for block in result.table.blocks(_BLOCK_ROWS):
         for row in zip(*(block[name].tolist() for name in names), strict=True):
-            identity, replica, label, arrival, queued, scheduled, first, last, prompt, output, hits, preempted = row
+            identity, replica, label, arrival, queued, scheduled, first, last, *counts = row
+            prompt, output, hits, preempted, drafted, accepted = counts
             end = _end(result.end_ps, outcomes[label], arrival, queued, scheduled, first, last)
             where = f'"cat": "request", "id": {identity}, "pid": {replica + 1 if replica >= 0 else _GATEWAY}, "tid": 0'
             details = {
                 "class": classes[label], "outcome": outcomes[label], "prompt_tokens": prompt, "output_tokens": output,
                 "hit_tokens": hits, "preemptions": preempted,
             }  # fmt: skip
+            if drafted:
+                details |= {"drafted_tokens": drafted, "accepted_tokens": accepted}
             yield _event(f'"name": "request", "ph": "b", "ts": {_us(arrival)}, {where}', **details)
             for name, begin, finish in _spans(arrival, scheduled, first, end):
                 yield _event(f'"name": "{name}", "ph": "b", "ts": {_us(begin)}, {where}')

@@ -68,9 +68,10 @@ def buckets(result: Result, pool: int) -> list[Bucket]:
         mine = owners[chunk["replica"]] == pool
         if not mine.any():
             continue
-        names = ("count", "first_ps", "growth_ps", "prefill_tokens", "tokens", "emitted", "decodes", "context",
-                 "attended")  # fmt: skip
-        count, first, growth, prefill, tokens, rows, decodes, context, attended = (chunk[name][mine] for name in names)
+        names = ("count", "first_ps", "growth_ps", "prefill_tokens", "tokens", "decodes", "context", "attended")
+        count, first, growth, prefill, tokens, decodes, context, attended = (chunk[name][mine] for name in names)
+        # Rows of logits: one for each request that yields anything, and one for each of its drafts.
+        rows = (chunk["emitted"] - chunk["accepted"] + chunk["drafted"])[mine]
         seconds = (first * count + growth * pairs(count)) / PS_PER_S
         middle = decodes * (count - 1) // 2
         keys = np.stack([(prefill > 0).astype(np.int64), _octave(tokens), _octave(context + middle), _octave(attended)])

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from servetwin.errors import printable
 from servetwin.report.layout import QUIET, facts, plain, warning_lines
-from servetwin.report.units import number, percent
+from servetwin.report.units import bucket_words, number, percent
 
 _LATENCIES = (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2e_ms", "E2E"))
 _STATISTICS = ("mean", "p50", "p90", "p99", "max")
@@ -43,7 +43,7 @@ def print_result(
 
 def result_view(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None = None) -> Group:
     """A run's table, for a rich console of any width."""
-    parts: list[RenderableType] = [_heading(summary), Text(), _latencies(summary), Text(), _facts(summary)]
+    parts: list[RenderableType] = [_heading(summary), Text(), _latencies(summary), Text(), _facts(summary, ledger)]
     if summary["slo"] or summary["slo_attainment"] is not None:
         parts += [Text(), _slo(summary)]
     if ledger is not None:
@@ -90,7 +90,7 @@ def _latencies(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _facts(summary: Mapping[str, Any]) -> Table:
+def _facts(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None) -> Table:
     table = facts()
     rate = number(summary["request_throughput_per_s"])
     table.add_row("requests / s", rate, f"{number(summary['steady.request_throughput_per_s'])} while requests arrive")
@@ -102,10 +102,23 @@ def _facts(summary: Mapping[str, Any]) -> Table:
     if summary["preemptions"]:
         again = number(summary["recomputed_tokens"])
         table.add_row("preemptions", number(summary["preemptions"]), f"{again} tokens computed again")
+    if summary.get("spec_decode_num_drafts"):
+        _add_speculation(table, summary, ledger)
     cost = summary["cost_per_million_output_tokens"]
     if cost is not None:
         table.add_row("USD / 1M output tokens", number(cost), f"{number(summary['cost_usd'])} USD in all")
     return table
+
+
+def _add_speculation(table: Table, summary: Mapping[str, Any], ledger: Mapping[str, Any] | None) -> None:
+    length = number(summary["mean_acceptance_length"])
+    table.add_row("acceptance length", length, "tokens per request and step with drafts")
+    drafted = number(summary["spec_decode_num_draft_tokens"])
+    table.add_row("draft acceptance", percent(summary["draft_acceptance_rate"]), f"of {drafted} drafted tokens")
+    if ledger is not None:
+        share = ledger["total"]["share"]
+        table.add_row("wasted verification", percent(share["wasted_verify"]), "of GPU time, for rejected tokens")
+        table.add_row("drafting", percent(share["draft"]), "of GPU time")
 
 
 def _verdict_style(met: bool | None) -> str:
@@ -137,7 +150,7 @@ def _gpu_time(ledger: Mapping[str, Any]) -> list[RenderableType]:
     for bucket, share in shares:
         legend.append("■\u00a0", style=_BUCKET_COLOURS[bucket])
         # Non-breaking: a bucket and its share stay together when the legend wraps.
-        legend.append(f"{bucket.replace('_', chr(160))}\u00a0{percent(share)}  ")
+        legend.append(f"{bucket_words(bucket).replace(' ', chr(160))}\u00a0{percent(share)}  ")
     return [title, Bar(shares), legend]
 
 

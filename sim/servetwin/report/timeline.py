@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from servetwin.report.data import AnyResult, TimelineData, coarser, timeline_data, title
+from servetwin.report.over_time import MOST_INTERVALS, area, legend, line, mean_line, rate
 from servetwin.report.style import (
     BLUE,
     GREEN,
@@ -21,15 +22,12 @@ from servetwin.report.style import (
     label_shares,
     quiet,
 )
-from servetwin.results.exact import Floats
-
-_MOST_INTERVALS = 200
 
 
 def draw_timeline(result: AnyResult, path: Path) -> None:
     """Draw arrivals and throughput, requests running and waiting, KV use and utilisation into the PNG ``path``."""
     summary = result.summary()
-    data = coarser(timeline_data(result), _MOST_INTERVALS)
+    data = coarser(timeline_data(result), MOST_INTERVALS)
     width = float(np.diff(data.edges_s)[0])
     replicas = len(data.columns["running"])
     subtitle = f"{summary['requests']:,} requests · averages over {width:g} s"
@@ -50,54 +48,31 @@ def draw_timeline(result: AnyResult, path: Path) -> None:
         panels[-1].set_xlim(data.edges_s[0], data.edges_s[-1])
 
 
-def _rate(data: TimelineData, name: str) -> Floats:
-    # The last interval may be cut short: over its own width a single request would tower over all others.
-    widths = np.diff(data.edges_s)
-    rate: Floats = data.columns[name].sum(axis=0) / np.maximum(widths, widths[0])
-    return rate
-
-
-def _line(axes: Axes, data: TimelineData, values: Floats, colour: str, label: str) -> None:
-    axes.stairs(values, data.edges_s, color=colour, linewidth=1.5, label=label, baseline=None)
-
-
-def _area(axes: Axes, data: TimelineData, values: Floats, below: Floats, colour: str, label: str) -> None:
-    axes.stairs(values + below, data.edges_s, baseline=below, fill=True, color=colour, alpha=0.55, label=label)
-
-
-def _legend(axes: Axes, title: str) -> None:
-    axes.set_title(title)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=4, borderaxespad=0.2, handlelength=1.4)
-
-
 def _requests(axes: Axes, data: TimelineData) -> None:
-    _line(axes, data, _rate(data, "arrivals"), GREY, "arrived")
-    _line(axes, data, _rate(data, "completed"), BLUE, "completed")
+    line(axes, data, rate(data, "arrivals"), GREY, "arrived")
+    line(axes, data, rate(data, "completed"), BLUE, "completed")
     axes.set_ylabel("requests / s")
-    _legend(axes, "Arrivals and completions")
+    legend(axes, "Arrivals and completions")
 
 
 def _tokens(axes: Axes, data: TimelineData) -> None:
-    _line(axes, data, _rate(data, "prefill_tokens"), ORANGE, "prompt (computed)")
-    _line(axes, data, _rate(data, "output_tokens"), BLUE, "output")
+    line(axes, data, rate(data, "prefill_tokens"), ORANGE, "prompt (computed)")
+    line(axes, data, rate(data, "output_tokens"), BLUE, "output")
     label_numbers(axes.yaxis)
     axes.set_ylabel("tokens / s")
-    _legend(axes, "Token throughput")
+    legend(axes, "Token throughput")
 
 
 def _occupancy(axes: Axes, data: TimelineData) -> None:
     running, waiting = (data.columns[name].sum(axis=0) for name in ("running", "waiting"))
-    _area(axes, data, running, np.zeros_like(running), BLUE, "running")
-    _area(axes, data, waiting, running, RED, "waiting (on top)")
+    area(axes, data, running, np.zeros_like(running), BLUE, "running")
+    area(axes, data, waiting, running, RED, "waiting (on top)")
     axes.set_ylabel("requests")
-    _legend(axes, "Running and waiting")
+    legend(axes, "Running and waiting")
 
 
 def _share(axes: Axes, data: TimelineData, name: str, colour: str, label: str) -> None:
-    values = data.columns[name]
-    if len(values) > 1:
-        axes.stairs(values.max(axis=0), data.edges_s, baseline=values.min(axis=0), fill=True, color=colour, alpha=0.22)
-    _line(axes, data, values.mean(axis=0), colour, label)
+    mean_line(axes, data, data.columns[name], colour, label)
     label_shares(axes.yaxis)
 
 
@@ -107,7 +82,7 @@ def _kv(axes: Axes, data: TimelineData) -> None:
     if most > 0.7:
         axes.axhline(1.0, color=RED, linewidth=1.0, linestyle=(0, (5, 3)))
     axes.set_ylabel("of capacity")
-    _legend(axes, "KV cache")
+    legend(axes, "KV cache")
 
 
 def _utilisation(axes: Axes, data: TimelineData) -> None:
@@ -115,7 +90,7 @@ def _utilisation(axes: Axes, data: TimelineData) -> None:
     bound = np.nan_to_num(data.columns["compute_bound"])
     arithmetic = (busy * bound).mean(axis=0)
     _share(axes, data, "utilisation", INK, "running a step")
-    _area(axes, data, arithmetic, np.zeros_like(arithmetic), GREEN, "bound by arithmetic")
+    area(axes, data, arithmetic, np.zeros_like(arithmetic), GREEN, "bound by arithmetic")
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("of the time")
-    _legend(axes, "Utilisation")
+    legend(axes, "Utilisation")

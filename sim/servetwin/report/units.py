@@ -6,6 +6,8 @@ _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, 
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
+_BUCKETS = {"wasted_verify": "wasted verification"}
+
 
 def number(value: float | None, unit: str = "") -> str:
     """A number as people read it: three or four digits, thousands separated, – where undefined."""
@@ -26,6 +28,15 @@ def number(value: float | None, unit: str = "") -> str:
 def percent(share: float | None) -> str:
     """A share as percent."""
     return "–" if share is None else f"{share:.1%}"
+
+
+def bucket_words(bucket: str) -> str:
+    """A bucket of the ledger as people call it.
+
+    >>> bucket_words("wasted_verify"), bucket_words("exposed_communication")
+    ('wasted verification', 'exposed communication')
+    """
+    return _BUCKETS.get(bucket, bucket.replace("_", " "))
 
 
 def scaled(value: float, unit: str) -> str:

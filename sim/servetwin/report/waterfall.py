@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from servetwin.report.style import BLUE, GREEN, GREY, INK, ORANGE, RED, canvas, label_numbers, quiet, short
+from servetwin.report.units import bucket_words
 
 _UNUSED = ("idle", "down")
 _LEAST_SHARE = 0.0005
@@ -60,7 +61,7 @@ def steps(before: str, after: str, entry: Mapping[str, Any]) -> list[Step]:
             small += change
             continue
         kind = "cost" if bucket in entry["cost"] else "work"
-        found.append(Step(bucket.replace("_", " "), level, level + change, kind))
+        found.append(Step(bucket_words(bucket), level, level + change, kind))
         level += change
     if small:
         found.append(Step("all others", level, level + small, "work"))

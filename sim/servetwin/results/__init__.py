@@ -4,9 +4,10 @@
 ``timeseries()``, ``summary()``, ``ledger()`` and ``write()``. ``load`` reads a finished run back.
 """
 
+from servetwin.results.drafts import DraftUse
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.results.result import Result
 from servetwin.results.store import StoredResult, load
 
-__all__ = ["PoolMeta", "Recorder", "Result", "RunMeta", "StoredResult", "load"]
+__all__ = ["DraftUse", "PoolMeta", "Recorder", "Result", "RunMeta", "StoredResult", "load"]

@@ -133,9 +133,15 @@ def _by_size(times: Times, sizes: Ints) -> Floats:
 
 
 def _useful_ps(columns: Mapping[str, Ints]) -> Ints:
-    """By segment, its communication for tokens that were not computed before [ps]; those with others have one step."""
+    """By segment, its communication for tokens that were neither computed before nor drafted and rejected [ps].
+
+    Segments with such tokens have one step.
+    """
     talking = columns["communication_ps"] * columns["count"]
-    return talking - talking * columns["recomputed"] // np.maximum(columns["tokens"], 1)
+    tokens = np.maximum(columns["tokens"], 1)
+    rejected = columns["drafted"] - columns["accepted"]
+    useful: Ints = talking - talking * columns["recomputed"] // tokens - talking * rejected // tokens
+    return useful
 
 
 def _in_groups(where: Ints, groups: int, values: Ints) -> Floats:

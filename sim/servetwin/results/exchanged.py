@@ -147,11 +147,13 @@ class StepsByReplica:
         if context > 1:
             np.add.at(own, place, -(-chunks["tokens"] // context))
             computed = computed - (steps["prefill_tokens"] - own)
-        return steps, (computed, steps["decodes"] + rows, own)
+        # A draft is compared with the logits before it, so each has a row of its own.
+        return steps, (computed, steps["decodes"] + steps["drafted"] + rows, own)
 
 
 _COLUMNS = (
     "count", "first_ps", "growth_ps", "tokens", "prefill_tokens", "decodes", "communication_ps", "recomputed",
+    "drafted", "accepted",
 )  # fmt: skip
 
 

@@ -44,11 +44,12 @@ TIMESERIES_SCHEMA = pa.schema(
         ("running", _FLOAT), ("waiting", _FLOAT), ("kv_use", _FLOAT),
         ("tokens", _INTEGER), ("prefill_tokens", _INTEGER), ("output_tokens", _INTEGER), ("steps", _INTEGER),
         ("utilisation", _FLOAT), ("compute_bound", _FLOAT), ("k", _FLOAT),
-        ("arrivals", _INTEGER), ("completed", _INTEGER),
+        ("drafted_tokens", _INTEGER), ("accepted_tokens", _INTEGER), ("arrivals", _INTEGER), ("completed", _INTEGER),
     ]
 )  # fmt: skip
 """Columns of ``timeseries.parquet``, see ``servetwin.results.timeseries``. ``compute_bound`` is the share of step time
-bound by arithmetic, of the steps that end in the interval; ``k`` is the draft length, null without speculation."""
+bound by arithmetic, of the steps that end in the interval; ``k`` is how many tokens were to be drafted per request,
+null without speculation."""
 
 
 LINKS_SCHEMA = pa.schema(
@@ -99,7 +100,6 @@ def timeseries_batches(meta: RunMeta, series: TimeSeries) -> Iterator[pa.RecordB
             "replica": _integers(np.full(rows, replica, np.int64)),
             "start_s": _floats(columns["start_ps"] / PS_PER_S),
             "end_s": _floats(columns["end_ps"] / PS_PER_S),
-            "k": _floats(np.zeros(rows), np.zeros(rows, bool)),
         }
         for name, kind in zip(TIMESERIES_SCHEMA.names, TIMESERIES_SCHEMA.types, strict=True):
             if name in arrays:

@@ -10,8 +10,10 @@ import numpy as np
 
 from servetwin.records import SEGMENT_COLUMNS
 from servetwin.request import Request
+from servetwin.results.choices import CHOICE_COLUMNS, Choices
 from servetwin.results.columns import ColumnStore
 from servetwin.results.communication import CommunicationTable, CommunicationUse
+from servetwin.results.drafts import DraftTable, DraftUse
 from servetwin.results.exact import Ints
 from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import CHUNK_COLUMNS, LinkTable, LinkUse
@@ -58,7 +60,8 @@ class Recorder:
         self._gaps: list[int] = []
         self._chunk_store = ColumnStore(CHUNK_COLUMNS)
         self._chunks: list[int] = []
-        self._choices: list[tuple[int, int, int]] = []
+        self._choice_store = ColumnStore(CHOICE_COLUMNS)
+        self._choices: list[int] = []
         self._phases: list[PhaseRecord] = []
         self._stage_phases: list[StageRecord] = []
 
@@ -84,10 +87,6 @@ class Recorder:
         """The phases of one step on one stage of a pipeline; see ``records.RunLog``."""
         self._stage_phases.append((replica, stage, start_ps, tokens, prefill_tokens, decodes, context, phases))
 
-    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
-        """From ``time_ps`` [ps] on the replica drafts so many tokens per request."""
-        self._choices.append((replica, time_ps, drafts))
-
     def chunks(self, replica: int, start_ps: int, chunks: Sequence[tuple[int, int]]) -> None:
         """The prefill chunks ``(tokens, context)`` of the step that starts at ``start_ps`` [ps] on ``replica``."""
         rows = self._chunks
@@ -95,6 +94,12 @@ class Recorder:
             rows += (replica, start_ps, tokens)
         if len(rows) >= _ROWS_PER_FLUSH * len(CHUNK_COLUMNS):
             self._flush_chunks()
+
+    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
+        """From ``time_ps`` [ps] on the replica drafts so many tokens per request."""
+        self._choices += (replica, time_ps, drafts)
+        if len(self._choices) >= _ROWS_PER_FLUSH * len(CHOICE_COLUMNS):
+            self._flush_choices()
 
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
@@ -150,6 +155,7 @@ class Recorder:
         collectives: Callable[[], Sequence[CollectiveUse]] = tuple,
         communication: Callable[[], Sequence[CommunicationUse]] = tuple,
         stages_busy: Sequence[Sequence[int]] = (),
+        drafts: Sequence[DraftUse | None] = (),
     ) -> Result:
         """What the run came to. The recorder may go on recording afterwards.
 
@@ -164,8 +170,11 @@ class Recorder:
             collectives: asks what the collectives of each replica send over them.
             communication: asks what the exchanges of each replica take.
             stages_busy: per replica and stage of its pipeline, GPU time that went to steps [GPU·ps].
+            drafts: per replica, what became of its drafts, None where it has no speculation; none at all where no
+                replica has.
         """
         self.flush_segments()
+        self._flush_choices()
         self._flush_requests()
         self._flush_gaps()
         self._flush_chunks()
@@ -188,13 +197,17 @@ class Recorder:
             warnings=warnings,
             interrupted=interrupted,
             links=table,
+            drafts=DraftTable(drafts, self._segment_store, self.meta.replicas),
+            choices=Choices(self._choice_store),
             communication=lambda: CommunicationTable(communication(), self._segment_store, self._chunk_store, ledgers),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the compact columns."""
-        stores = (self._segment_store, self._request_store, self._gap_store, self._chunk_store)
+        stores = (
+            self._segment_store, self._request_store, self._gap_store, self._chunk_store, self._choice_store,
+        )  # fmt: skip
         return sum(store.nbytes for store in stores)
 
     def _flush_requests(self) -> None:
@@ -210,6 +223,10 @@ class Recorder:
     def _flush_chunks(self) -> None:
         self._chunk_store.append(_matrix(self._chunks, len(CHUNK_COLUMNS)))
         self._chunks.clear()
+
+    def _flush_choices(self) -> None:
+        self._choice_store.append(_matrix(self._choices, len(CHOICE_COLUMNS)))
+        self._choices.clear()
 
     def _flush_gaps(self) -> None:
         self._gap_store.append(_matrix(self._gaps, 2))

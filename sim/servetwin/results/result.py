@@ -9,13 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servetwin.errors import InvariantError
+from servetwin.results.choices import Choices
 from servetwin.results.communication import CommunicationTable
+from servetwin.results.drafts import DraftTable
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
-from servetwin.results.store import LEDGER, LINKS, REQUESTS, SUMMARY, TIMESERIES, clear, write_json, write_parquet
+from servetwin.results.store import (
+    LEDGER,
+    LINKS,
+    LINKS_PICTURE,
+    PICTURES,
+    REQUESTS,
+    SPECULATION_PICTURE,
+    SUMMARY,
+    TIMESERIES,
+    clear,
+    write_json,
+    write_parquet,
+)
 from servetwin.results.summary import HOST_KEYS, SummaryInputs, summarise
 from servetwin.results.timeseries import TimeSeries
 
@@ -43,6 +57,8 @@ class Result:
             decodes, context, phases)``.
         end_ps: when it ended [ps].
         link_table: what the links of the network carried; None without a topology.
+        drafts: what became of its drafts.
+        choices: how many tokens its controllers of speculation chose to draft.
     """
 
     def __init__(
@@ -61,6 +77,8 @@ class Result:
         interrupted: bool = False,
         links: LinkTable | None = None,
         communication: Callable[[], CommunicationTable],
+        drafts: DraftTable,
+        choices: Choices,
         stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
@@ -77,18 +95,20 @@ class Result:
         self._interrupted = interrupted
         self.link_table = links
         self._communication = communication
+        self.drafts = drafts
+        self.choices = choices
         self._host: dict[str, Any] = {}
 
     @cached_property
     def series(self) -> TimeSeries:
         """The load of each replica over time, as sums."""
-        return TimeSeries(self.segments, self.table, self.end_ps)
+        return TimeSeries(self.segments, self.table, self.end_ps, self.choices)
 
     @cached_property
     def _metrics(self) -> dict[str, Any]:
         inputs = SummaryInputs(
             self.meta, self.table, self.segments, self.series, self._ledger, self.end_ps, self._events,
-            self._warnings, self._interrupted, self.link_table,
+            self.drafts, self._warnings, self._interrupted, self.link_table,
         )  # fmt: skip
         return summarise(inputs)
 
@@ -150,6 +170,11 @@ class Result:
         links = folder / LINKS
         write_parquet(links, frames.LINKS_SCHEMA, frames.link_batches(self.link_table))
         return [requests, timeseries, links]
+
+    def pictures(self) -> list[str]:
+        """The names of the usual pictures of this run."""
+        links = [] if self.link_table is None else [LINKS_PICTURE]
+        return [*PICTURES, *links, *([SPECULATION_PICTURE] if self.choices.any else [])]
 
     def write(
         self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False

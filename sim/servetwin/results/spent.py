@@ -15,15 +15,17 @@ Spent = dict[str, int]
 def spent(store: ColumnStore, replicas: int) -> list[Spent]:
     """By replica, the time of its steps in each of the buckets that a step can fill [ps].
 
-    A step is first split by tokens into useful and recomputed ones; only the useful part counts as compute, HBM or
-    communication. Time that the GPU waits for the CPU is host time, whosever tokens it serves.
+    What drafts tokens counts as draft, whatever binds it. The rest of a step is first split by tokens into useful,
+    recomputed and rejected ones; only the useful part counts as compute, HBM or communication. Time that the GPU waits
+    for the CPU is host time, whosever tokens it serves.
 
     Args:
         store: the columns of ``servetwin.records.SEGMENT_COLUMNS``.
         replicas: how many replicas there are.
     """
-    compute, memory, communication, host = (ExactBins(replicas) for _ in range(4))
+    compute, memory, communication, host, draft = (ExactBins(replicas) for _ in range(5))
     again: list[list[int]] = [[0, 0, 0] for _ in range(replicas)]
+    wasted: list[list[int]] = [[0, 0, 0] for _ in range(replicas)]
     for chunk in store:
         replica, count = chunk["replica"], chunk["count"]
         growths = pairs(count)
@@ -31,32 +33,39 @@ def spent(store: ColumnStore, replicas: int) -> list[Spent]:
         computing = chunk["compute_ps"] * count + compute_growth * growths
         moving = chunk["memory_ps"] * count + (growth - compute_growth) * growths
         talking = chunk["communication_ps"] * count
+        drafting = chunk["draft_ps"] * count
         compute.add(replica, computing)
         memory.add(replica, moving)
         communication.add(replica, talking)
-        host.add(replica, chunk["first_ps"] * count + growth * growths - computing - moving - talking)
-        _add_recomputed(again, chunk)
-    columns = zip(compute.integers(), memory.integers(), communication.integers(), host.integers(), again, strict=True)
+        draft.add(replica, drafting)
+        host.add(replica, chunk["first_ps"] * count + growth * growths - computing - moving - talking - drafting)
+        _add_share(again, chunk, chunk["recomputed"])
+        _add_share(wasted, chunk, chunk["drafted"] - chunk["accepted"])
+    sums = (bins.integers() for bins in (compute, memory, communication, host, draft))
     return [
         {
-            "compute": computing - twice[0],
-            "hbm": moving - twice[1],
-            "exposed_communication": talking - twice[2],
+            "compute": computing - twice[0] - rejected[0],
+            "hbm": moving - twice[1] - rejected[1],
+            "exposed_communication": talking - twice[2] - rejected[2],
             "host": waiting,
+            "draft": drafting,
+            "wasted_verify": sum(rejected),
             "recompute": sum(twice),
         }
-        for computing, moving, talking, waiting, twice in columns
+        for computing, moving, talking, waiting, drafting, twice, rejected in zip(*sums, again, wasted, strict=True)
     ]
 
 
-def _add_recomputed(again: list[list[int]], chunk: Chunk) -> None:
-    """Add what went to recomputed tokens: compute, memory, communication. Python integers: products pass 64 bits."""
-    recomputed: Ints = chunk["recomputed"]
-    rows = np.flatnonzero(recomputed)
+def _add_share(shares: list[list[int]], chunk: Chunk, some: Ints) -> None:
+    """Add what went to ``some`` of the tokens of each step: compute, memory, communication.
+
+    Steps with such tokens are segments of their own. Python integers, for products pass 64 bits.
+    """
+    rows = np.flatnonzero(some)
     if not len(rows):
         return
     names = ("replica", "tokens", "compute_ps", "memory_ps", "communication_ps")
-    columns = (recomputed[rows].tolist(), *(chunk[name][rows].tolist() for name in names))
-    for tokens_again, replica, tokens, *parts in zip(*columns, strict=True):
+    columns = (some[rows].tolist(), *(chunk[name][rows].tolist() for name in names))
+    for number, replica, tokens, *parts in zip(*columns, strict=True):
         for place, part in enumerate(parts):
-            again[replica][place] += part * tokens_again // tokens
+            shares[replica][place] += part * number // tokens

@@ -14,8 +14,8 @@ class Rows:
     """Some segments as plain arrays (see ``servetwin.records`` for the columns)."""
 
     __slots__ = (
-        "compute_growth", "compute_ps", "count", "decodes", "emitted", "first_ps", "growth_ps", "held",
-        "prefill_tokens", "replica", "start_ps", "tokens",
+        "accepted", "compute_growth", "compute_ps", "count", "decodes", "drafted", "emitted", "first_ps", "growth_ps",
+        "held", "prefill_tokens", "replica", "start_ps", "tokens",
     )  # fmt: skip
 
     def __init__(self, columns: dict[str, Ints]) -> None:
@@ -32,6 +32,8 @@ class Rows:
     tokens: Ints
     prefill_tokens: Ints
     emitted: Ints
+    drafted: Ints
+    accepted: Ints
     compute_ps: Ints
     compute_growth: Ints
 

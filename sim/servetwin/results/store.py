@@ -26,8 +26,9 @@ LINKS = "links.parquet"
 SCENARIO = "scenario.yaml"
 PICTURES = ("latency.png", "timeline.png", "roofline.png")
 LINKS_PICTURE = "links.png"
+SPECULATION_PICTURE = "speculation.png"
 TRACE = "trace.json"
-FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, LINKS_PICTURE, TRACE)
+FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, LINKS_PICTURE, SPECULATION_PICTURE, TRACE)
 """Every file that a run may write."""
 
 

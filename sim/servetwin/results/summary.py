@@ -17,6 +17,7 @@ from servetwin.request import COMPLETED, OUTCOMES, REJECTED, UNFINISHED
 from servetwin.results import slo
 from servetwin.results.alerts import alerts
 from servetwin.results.classes import by_class
+from servetwin.results.drafts import DraftTable
 from servetwin.results.exact import Bools, Ints, exact_sum
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
@@ -47,6 +48,7 @@ class SummaryInputs:
         ledger: where its GPU time went.
         end_ps: when it ended [ps].
         events: events that SimPy popped.
+        drafts: what became of its drafts.
         warnings: what the run itself had to say.
         interrupted: whether the user stopped it.
         links: what the links of the network carried; None without a topology.
@@ -59,6 +61,7 @@ class SummaryInputs:
     ledger: Ledger
     end_ps: int
     events: int
+    drafts: DraftTable
     warnings: list[str]
     interrupted: bool
     links: LinkTable | None = None
@@ -78,6 +81,7 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     limits_ms = slo.request_limits(run.meta.slo)
     summary |= slo.attainment(run.requests, limits_ms, everybody, measured, summary["duration_s"])
     summary |= _cache(run)
+    summary |= run.drafts.summary()
     summary |= _resources(run, summary["output_tokens"])
     summary["links"] = {} if run.links is None else run.links.by_kind()
     summary["slo"] = slo.verdicts(summary, run.meta.slo)

@@ -3,7 +3,8 @@
 Where a number comes from: steps are counted, with their tokens, in the interval in which they end; busy time and KV
 use are split exactly where an interval ends inside a step. A request waits from its entry into the waiting queue to the
 step that first takes it, and runs from there to its last token; the stamps do not tell the times in between at which a
-preempted request waits again, so it counts as running.
+preempted request waits again, so it counts as running. Drafted and accepted tokens are those that the steps verified;
+how many are to be drafted is what the controller chose, averaged over the time in which a choice of its stood.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from servetwin.request import COMPLETED
+from servetwin.results.choices import Choices
 from servetwin.results.exact import MOST_STEPS, Bools, ExactBins, Floats, Ints
 from servetwin.results.requests import LABELS_COLUMN, RequestBlock, RequestTable
 from servetwin.results.segments import RunSegments
@@ -41,13 +43,15 @@ class TimeSeries:
         segments: the steps.
         requests: the requests.
         end_ps: when the run ended [ps]; the series goes on to the end of the last step if that is later.
+        choices: how many tokens controllers of speculation chose to draft.
 
     Attributes:
         width_ps: length of an interval [ps]; the last one may be shorter.
         intervals: intervals per replica.
     """
 
-    def __init__(self, segments: RunSegments, requests: RequestTable, end_ps: int) -> None:
+    def __init__(self, segments: RunSegments, requests: RequestTable, end_ps: int, choices: Choices) -> None:
+        self._choices = choices
         self.replicas = replicas = segments.replicas
         self._stages = segments.stages
         self.horizon_ps = max(end_ps, segments.totals.end_ps, 1)
@@ -55,6 +59,7 @@ class TimeSeries:
         self.intervals = -(-self.horizon_ps // self.width_ps)
         bins = replicas * self.intervals
         self.busy_ps, self.steps, self.tokens, self.prefill_tokens, self.emitted = _zeros(bins, 5)
+        self.drafted, self.accepted = _zeros(bins, 2)
         self.arrivals, self.completed = _zeros(bins, 2)
         self._ended_ps, self._compute_ps = ExactBins(bins), ExactBins(bins)
         self._held = ExactBins(bins)
@@ -89,6 +94,9 @@ class TimeSeries:
             "steps": self.steps[mine],
             "utilisation": self.busy_ps[mine] / width,
             "compute_bound": np.where(ended > 0, self._compute_ps.floats(mine) / np.maximum(ended, 1), np.nan),
+            "k": self._choices.mean(replica, self.width_ps, self.horizon_ps),
+            "drafted_tokens": self.drafted[mine],
+            "accepted_tokens": self.accepted[mine],
             "arrivals": self.arrivals[mine],
             "completed": self.completed[mine],
         }
@@ -136,6 +144,8 @@ class TimeSeries:
         np.add.at(self.tokens, index, rows.tokens * rows.count)
         np.add.at(self.prefill_tokens, index, rows.prefill_tokens * rows.count)
         np.add.at(self.emitted, index, rows.emitted * rows.count)
+        np.add.at(self.drafted, index, rows.drafted * rows.count)
+        np.add.at(self.accepted, index, rows.accepted * rows.count)
         self._ended_ps.add(index, rows.span_ps())
         self._compute_ps.add(index, rows.compute_in_all_ps())
 

@@ -16,7 +16,9 @@ from servetwin.workload.spec import WorkloadSpec
 
 Schema = dict[str, Any]
 
-_POLICIES: dict[str, Kind] = {"router": "routing", "admission": "admission", "scheduling": "scheduling"}
+_POLICIES: dict[str, Kind] = {
+    "router": "routing", "admission": "admission", "scheduling": "scheduling", "controller": "speculation",
+}  # fmt: skip
 """Fields that hold a policy, and of which kind."""
 
 

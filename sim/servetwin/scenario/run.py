@@ -13,9 +13,10 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import InputError, Interrupted, InvariantError, ScenarioError
 from servetwin.policies import plugin_behind
 from servetwin.results.result import Result
-from servetwin.results.store import LINKS_PICTURE, PICTURES, SCENARIO, TRACE, write_text
+from servetwin.results.store import SCENARIO, TRACE, write_text
 from servetwin.scenario.build import Progress, Simulation, build
 from servetwin.scenario.communication import communication_use
+from servetwin.scenario.draft_use import draft_uses
 from servetwin.scenario.interruption import Interruption, Stopped
 from servetwin.scenario.links import collective_uses, link_uses
 from servetwin.scenario.load import load, validate_mapping
@@ -224,6 +225,7 @@ def _result(simulation: Simulation, end_ps: int, notes: Sequence[str]) -> Result
         end_ps=end_ps,
         ledgers=cluster.ledger(end_ps),
         stages_busy=cluster.stages_busy(),
+        drafts=draft_uses(cluster.replicas),
         events=cluster.events,
         steps=cluster.steps,
         warnings=warnings,
@@ -279,8 +281,7 @@ def _write_tables(result: Result, scenario: Scenario, out: Path) -> None:
 
 def _write_pictures(result: Result, out: Path, signals: Interruption, figures: bool, timeline: bool) -> list[str]:
     """Write what people look at; returns the names of those files that a signal prevented."""
-    pictures = PICTURES if result.link_table is None else (*PICTURES, LINKS_PICTURE)
-    wanted = [*(pictures if figures else ()), *((TRACE,) if timeline else ())]
+    wanted = [*(result.pictures() if figures else ()), *((TRACE,) if timeline else ())]
     try:
         signals.draw()
         with _told_if_unwritable(out):

@@ -148,7 +148,9 @@ def _one_layer(target: ModelSpec) -> ModelSpec:
     Published heads of mixtures are dense too; where the model has no dense layer, the inner width is four times the
     outer one, an approximation.
     """
-    kinds = sorted(target.layers, key=lambda layer: layer.attention.window is not None or layer.attention.state_bytes(1) > 0)
+    kinds = sorted(
+        target.layers, key=lambda layer: layer.attention.window is not None or layer.attention.state_bytes(1) > 0
+    )
     dense = [layer.mlp for layer in target.layers if isinstance(layer.mlp, DenseMlp) and layer.mlp.intermediate]
     layer = Layer(1, kinds[0].attention, dense[0] if dense else DenseMlp(4 * target.hidden))
     return replace(_alone(target), layers=(layer,), native_weights="bf16", quantised_parts=())

@@ -62,6 +62,18 @@ def test_names_and_figures_are_whole_in_an_ordinary_terminal(document: dict[str,
     assert not any("… " in f"{line} " for line in lines)
 
 
+def test_what_speculation_costs_is_named(document: dict[str, Any]) -> None:
+    """Drafts and the verification of what is rejected, in the table and in the picture."""
+    document = deepcopy(document)
+    for entry in document["factorial"]["techniques"].values():
+        entry["cost"] |= {"draft": 3.0, "wasted_verify": 5.0}
+        entry["ledger_difference"] |= {"draft": 3.0, "wasted_verify": 5.0}
+    header = next(line for line in shown(document, 150).splitlines() if line.startswith("GPU-seconds"))
+    assert "  draft  wasted verification  " in header
+    kinds = {bar.label: bar.kind for bar in steps("without", "with", entry)}
+    assert kinds["draft"] == kinds["wasted verification"] == "cost"
+
+
 def test_a_figure_below_a_microsecond_is_none(document: dict[str, Any]) -> None:
     document = deepcopy(document)
     document["variants"]["more"]["ci"]["tpot_ms.mean"] = {"estimate": -9.5e-7, "low": -3e-6, "high": 1e-6}

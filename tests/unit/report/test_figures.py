@@ -1,15 +1,28 @@
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
-from tests.unit.results.building import LINK_BYTES_PER_TOKEN, Run, Step, finish, linked_run, meta, record, toy_run, work
+from tests.unit.results.building import (
+    LINK_BYTES_PER_TOKEN,
+    Run,
+    Step,
+    drafting_run,
+    finish,
+    linked_run,
+    meta,
+    record,
+    toy_run,
+    work,
+)  # fmt: skip
 from tests.unit.results.test_summary import ended
 
-from servetwin.report.data import coarser, latency_data, timeline_data
+from servetwin.report.data import TimelineData, coarser, latency_data, timeline_data
 from servetwin.report.figures import draw
 from servetwin.report.latency import _crossed
 from servetwin.report.link_data import LinkLoad, busiest
 from servetwin.report.links import _draw_kind, intervals
+from servetwin.report.over_time import mean_line
 from servetwin.report.roofline import buckets
 from servetwin.report.style import label_numbers, label_shares
 from servetwin.results import Recorder, load
@@ -58,6 +71,54 @@ def test_a_run_with_a_network_draws_its_links_too(tmp_path):
     number, (height, width, _) = colours(tmp_path / "links.png")
     assert number > 100 and width >= 1200 and height >= 400
     assert [path.name for path in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png", "links.png"]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_run_with_speculation_draws_it_too(tmp_path, replicas):
+    result = drafting_run(replicas)
+    assert [path.name for path in result.write(tmp_path)[-4:]] == result.pictures()
+    assert result.pictures() == ["latency.png", "timeline.png", "roofline.png", "speculation.png"]
+    number, (height, width, _) = colours(tmp_path / "speculation.png")
+    assert number > 100 and width >= 1200 and height >= 700
+    drawn = (tmp_path / "speculation.png").read_bytes()
+    assert draw(load(tmp_path), tmp_path)[-1].name == "speculation.png"
+    assert (tmp_path / "speculation.png").read_bytes() == drawn
+
+
+def test_a_run_without_speculation_removes_the_picture_of_another(tmp_path):
+    drafting_run().write(tmp_path)
+    toy_run(20).write(tmp_path)
+    assert not (tmp_path / "speculation.png").exists()
+
+
+def test_runs_of_versions_without_speculation_can_still_be_drawn(tmp_path):
+    toy_run(20).write(tmp_path, figures=False)
+    path = tmp_path / "timeseries.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["drafted_tokens", "accepted_tokens"]), path)
+    assert [file.name for file in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png"]
+
+
+def test_what_is_drawn_of_speculation():
+    """200 steps of 10 ms with K = 3, 1 and 0, joined to 10 intervals of 200 ms: 67 steps, 67 steps, 66 steps.
+
+    Of 4 requests, 10 of 12 tokens stand with K = 3 and 2 of 4 with K = 1.
+    """
+    data = coarser(timeline_data(drafting_run(), ("k", "running", "drafted_tokens", "accepted_tokens")), 10)
+    assert data.columns["k"][0] == pytest.approx([3, 3, 3, (7 * 3 + 13) / 20, 1, 1, 14 / 20, 0, 0, 0])
+    assert data.columns["drafted_tokens"][0].tolist() == [240, 240, 240, 7 * 12 + 13 * 4, 80, 80, 56, 0, 0, 0]
+    assert data.columns["accepted_tokens"][0].tolist() == [200, 200, 200, 7 * 10 + 13 * 2, 40, 40, 28, 0, 0, 0]
+    assert data.columns["running"][0] == pytest.approx([4] * 10)
+
+
+def test_a_band_leaves_out_replicas_that_have_no_value():
+    """Two of three replicas have speculation, and neither chose anything in the last interval."""
+    axes = Figure().subplots()
+    values = np.array([[3.0, 1.0, np.nan], [np.nan] * 3, [1.0, np.nan, np.nan]])
+    mean_line(axes, TimelineData(np.arange(4.0), {}), values, "k", "mean")
+    band, line = (patch.get_data() for patch in axes.patches)
+    assert np.array_equal(band.values, [3, 1, np.nan], equal_nan=True)
+    assert np.array_equal(band.baseline, [1, 1, np.nan], equal_nan=True)
+    assert np.array_equal(line.values, [2, 1, np.nan], equal_nan=True)
 
 
 def test_links_that_carried_nothing_are_drawn_as_such(tmp_path):
@@ -206,6 +267,16 @@ def test_joining_intervals_keeps_counts_and_time_averages(run):
         averages = [(data.columns[name] * np.diff(data.edges_s)).sum() for data in (coarse, fine)]
         assert averages[0] == pytest.approx(averages[1], rel=1e-12)
     assert coarser(fine, 10**6) is fine
+
+
+def test_drafts_have_rows_of_logits_in_the_roofline():
+    """Three requests with two drafts each, two of which stand: nine tokens, nine rows, five tokens yielded."""
+    recorder = Recorder(meta())
+    step = Step(0, 0, PS_PER_MS, 0, 3, 9, 0, 5, 3, 300, 900, drafted=6, accepted=2)
+    record(recorder, [Run(step)])
+    (disc,) = buckets(finish(recorder, PS_PER_S), 0)
+    flops, moved = work(9, 9, 300, 900)
+    assert disc.intensity == pytest.approx(flops / moved) and disc.seconds == 0.001
 
 
 def test_roofline_buckets_hold_all_steps_at_their_place(run):

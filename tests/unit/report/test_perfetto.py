@@ -9,6 +9,7 @@ from tests.unit.results.building import (
     LINK_BYTES_PER_TOKEN,
     Run,
     Step,
+    drafting_run,
     finish,
     linked_run,
     meta,
@@ -185,3 +186,25 @@ def test_the_busiest_links_are_counters(tmp_path):
         for one, later in pairwise(port)
     )  # fmt: skip
     assert float(sent) == pytest.approx(LINK_BYTES_PER_TOKEN * toy_run(60).segments.totals.tokens, rel=1e-9)
+
+
+def test_drafts_and_verification_are_phases_of_their_steps(tmp_path):
+    """In order, as long as they took; a step says what it verified, a request what became of its drafts."""
+    document = trace(drafting_run(timeline=True), tmp_path)
+    check_format(document)
+    check_nesting(document)
+    first, middle, last = (of(document, "step")[place] for place in (0, 100, 199))
+    assert (first["args"]["drafted"], first["args"]["accepted"]) == (12, 10)
+    assert (middle["args"]["drafted"], middle["args"]["accepted"]) == (4, 2)
+    assert "drafted" not in last["args"]
+    phases = {
+        step["ts"]: [one for one in of(document, "phase") if step["ts"] <= one["ts"] < step["ts"] + step["dur"]]
+        for step in (first, middle, last)
+    }
+    kinds = [[phase["name"] for phase in mine] for mine in phases.values()]
+    assert kinds == [["draft", "host", "verify"], ["draft", "host", "verify"], ["host", "layers"]]
+    assert [mine[0]["args"]["pieces"] for mine in phases.values()] == [3, 1, 1]
+    assert phases[first["ts"]][0]["dur"] == PS_PER_S // 1000
+    begins = [event for event in of(document, "request") if event["name"] == "request" and event["ph"] == "b"]
+    assert all(event["args"]["drafted_tokens"] == 268 for event in begins)
+    assert all(event["args"]["accepted_tokens"] == 201 for event in begins)

@@ -2,7 +2,7 @@ import io
 
 import pytest
 from rich.console import Console
-from tests.unit.results.building import finish, meta, toy_run
+from tests.unit.results.building import drafting_run, finish, meta, toy_run
 from tests.unit.results.test_summary import ended
 
 from servetwin.report.tables import Bar, print_result
@@ -35,6 +35,19 @@ def test_the_table_says_what_a_reader_looks_for(overloaded):
     assert percent(found["slo_attainment"]) in text
     assert "compute\u00a0" in text and "hbm\u00a0" in text and "█" in text
     assert "! overloaded: the queue grew throughout" in text
+
+
+def test_what_became_of_drafts_is_said_where_there_were_any(overloaded):
+    """67 steps with 12 drafted tokens, 10 of which stand, and 67 with 4 and 2: 804 of 1,072, in 536 drafts."""
+    lines = [line.strip() for line in printed(drafting_run()).splitlines()]
+    said = {line.split("  ")[0]: " ".join(line.split("  ", 1)[1].split()) for line in lines if "  " in line}
+    assert said["acceptance length"] == "2.50 tokens per request and step with drafts"
+    assert said["draft acceptance"] == "75.0% of 1,072 drafted tokens"
+    assert said["wasted verification"] == "10.1% of GPU time, for rejected tokens"
+    assert said["drafting"] == "6.7% of GPU time"
+    assert any("wasted\u00a0verification\u00a010.1%" in line for line in lines)
+    for word in ("acceptance", "drafting", "verification"):
+        assert word not in printed(overloaded)
 
 
 @pytest.mark.parametrize("width", [30, 44, 60, 80, 200])

@@ -15,7 +15,7 @@ import numpy as np
 from servetwin.physics.protocols import Phase
 from servetwin.records import LEDGER_BUCKETS
 from servetwin.request import COMPLETED, REJECTED, Request
-from servetwin.results import PoolMeta, Recorder, Result, RunMeta
+from servetwin.results import DraftUse, PoolMeta, Recorder, Result, RunMeta
 from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
@@ -69,6 +69,9 @@ class Step:
     memory: int = 0
     communication: int = 0
     recomputed: int = 0
+    draft: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass
@@ -115,6 +118,7 @@ def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> Non
             step.replica, step.start, run.count, step.duration, run.growth, step.gap, step.weight, step.tokens,
             step.prefill, step.emitted, step.decodes, step.context, step.attended, step.held, step.compute,
             step.memory, step.communication, step.recomputed, run.compute_growth,
+            step.draft, step.drafted, step.accepted,
         )  # fmt: skip
         if len(recorder.segments) > recorder.segment_limit or (flush_every and number % flush_every == 0):
             recorder.flush_segments()
@@ -138,6 +142,10 @@ def random_runs(rng: random.Random, replicas: int, number: int, scale: int = PS_
             decodes, decodes, rng.randrange(10**5), rng.randrange(10**6), rng.randrange(10**5), compute,
             duration - compute,
         )  # fmt: skip
+        if count == 1 and decodes and rng.random() < 0.3:
+            step.drafted = rng.randrange(1, 8) * decodes
+            step.tokens += step.drafted
+            step.accepted = rng.randrange(step.drafted + 1)
         run = Run(step, count, growth, rng.randrange(growth + 1))
         now[replica] += sum(one.duration for one in run.steps())
         runs.append(run)
@@ -163,9 +171,19 @@ def finish(recorder: Recorder, end: int, **more) -> Result:
         columns = (chunk[name].tolist() for name in ("replica", "count", "first_ps", "growth_ps"))
         for replica, count, first, growth in zip(*columns, strict=True):
             busy[replica] += count * first + growth * count * (count - 1) // 2
+    if "drafts" not in more:
+        more["drafts"] = [_plain_use(recorder, replica) for replica in range(run.replicas)]
     gpus = [run.pools[owner].gpus_per_replica for owner in run.pool_of()]
     ledgers = [ledger(number, end, spent) for number, spent in zip(gpus, busy, strict=True)]
     return recorder.result(**({"end_ps": end, "ledgers": ledgers, "events": 1234} | more))
+
+
+def _plain_use(recorder: Recorder, replica: int) -> DraftUse | None:
+    """A count of drafts that agrees with the segments: one token a draft."""
+    store = recorder._segment_store
+    mine = store.column("replica") == replica
+    drafted, accepted = (int(store.column(name)[mine].sum()) for name in ("drafted", "accepted"))
+    return DraftUse(drafted, drafted, accepted, (accepted,), 1) if drafted else None
 
 
 def random_request(rng: random.Random, identity: int, replicas: int, outcome: str = COMPLETED) -> Request:
@@ -189,6 +207,8 @@ def random_request(rng: random.Random, identity: int, replicas: int, outcome: st
         request.last_token_ps = stamps[6] if request.output_tokens > 1 else stamps[5]
     request.preemptions = rng.choice((0, 0, 0, 1, 2))
     request.recomputed_tokens = 10 * request.preemptions
+    request.drafted_tokens = rng.choice((0, rng.randrange(1000)))
+    request.accepted_tokens = rng.randrange(request.drafted_tokens + 1)
     return request
 
 
@@ -219,6 +239,58 @@ def toy_run(
     for request in sorted(done, key=lambda one: one.last_token_ps):
         recorder.finished(request)
     return finish(recorder, end + PS_PER_MS, **(network or {}))
+
+
+def drafting_run(replicas: int = 1, timeline: bool = False, steps: int = 200, **changes) -> Result:
+    """Decoding with drafts: K is 3 at first, 1 in the middle and 0 at the end.
+
+    Replica ``r`` has ``4 + r`` requests, half of which have the last of their drafts rejected. Each step takes 10 ms,
+    1 ms of which is drafting.
+    """
+    recorder = Recorder(meta(replicas, **changes), timeline=timeline)
+    uses = [_draft(recorder, replica, steps) for replica in range(replicas)]
+    ledgers = [{bucket: 2 * time for bucket, time in spent.items()} for spent in recorder.spent(replicas)]
+    return recorder.result(end_ps=steps * 10 * PS_PER_MS, ledgers=ledgers, events=steps, drafts=uses)
+
+
+def _draft(recorder: Recorder, replica: int, steps: int) -> DraftUse:
+    """The steps and requests of one replica."""
+    requests, duration = 4 + replica, 10 * PS_PER_MS
+    drafts, drafted, stood, before = 0, 0, [0, 0, 0], -1
+    for number in range(steps):
+        k, start = (3, 1, 0)[3 * number // steps], number * duration
+        if k != before:
+            recorder.choice(replica, start, k)
+        before = k
+        by_position = [requests] * (k - 1) + [requests // 2] * (k > 0)
+        for place, count in enumerate(by_position):
+            stood[place] += count
+        drafts += requests * (k > 0)
+        drafted += requests * k
+        draft = PS_PER_MS * (k > 0)
+        step = Step(
+            replica, start, duration, duration, requests, requests * (1 + k), 0, requests + sum(by_position), requests,
+            1000 * requests, 1000 * requests, 1000 * requests, 2 * PS_PER_MS, 6 * PS_PER_MS, draft=draft,
+            drafted=requests * k, accepted=sum(by_position),
+        )  # fmt: skip
+        record(recorder, [Run(step)])
+        if recorder.wants_phases:
+            recorder.phases(replica, start, _drafting_phases(k, duration - draft))
+    for identity in range(requests):
+        request = Request(100 * replica + identity, 0, 1000, steps)
+        request.pool, request.replica, request.outcome = 0, replica, COMPLETED
+        request.routed_ps = request.queued_ps = request.scheduled_ps = request.prefill_done_ps = 0
+        request.first_token_ps, request.last_token_ps = duration, steps * duration
+        request.drafted_tokens, request.accepted_tokens = drafted // requests, sum(stood) // requests
+        recorder.finished(request)
+    return DraftUse(drafts, drafted, sum(stood), tuple(stood), 3)
+
+
+def _drafting_phases(k: int, rest: int) -> list[Phase]:
+    """A draft for each position, and what the step does besides."""
+    drafting = [Phase("draft", "hbm", k, PS_PER_MS)] if k else []
+    host = rest // 10
+    return [*drafting, Phase("host", "host", 1, host), Phase("verify" if k else "layers", "hbm", 32, rest - host)]
 
 
 LINK_BYTES_PER_TOKEN = 4

@@ -131,6 +131,14 @@ def test_bytes_by_hand() -> None:
     assert one.end_ps[-1] == 100 * US
 
 
+def test_drafts_have_rows_of_logits_of_their_own() -> None:
+    """A step of three requests with two drafts each: nine tokens, and as many rows."""
+    step = {"start_ps": 0, "count": 1, "first_ps": 10 * US, "tokens": 9, "decodes": 3, "drafted": 6, "accepted": 2}
+    segments, chunks = store(SEGMENT_COLUMNS, [step]), store(CHUNK_COLUMNS, [])
+    one, _ = LinkTable(LINKS, lambda: [use(1000)], segments, chunks, 100 * US).rows()
+    assert one.collective_bytes.sum() == 9 * 1000 + 9 * 100
+
+
 def test_shared_tokens() -> None:
     """Two groups: five and two tokens of the chunks on the fullest, seven in all, which is what its GPUs reduce."""
     one, _ = table(use(1000, context=2)).rows()

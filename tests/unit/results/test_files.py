@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.results.building import finish, meta, random_request, random_runs, record, toy_run
+from tests.unit.results.building import drafting_run, finish, meta, random_request, random_runs, record, toy_run
 
 from servetwin.errors import InputError
 from servetwin.request import COMPLETED, OUTCOMES
@@ -73,6 +74,20 @@ def test_timeseries_parquet_holds_every_replica_and_interval(tmp_path):
     idle = np.array(table["steps"].to_pylist()) == 0
     assert [value is None for value in table["compute_bound"].to_pylist()] == idle.tolist()
     assert set(table["pool"].to_pylist()) == {"engines"}
+
+
+def test_what_became_of_drafts_is_in_the_files(tmp_path):
+    """67 steps with K = 3 and 12 drafted tokens, 10 of which stand; 67 with K = 1, 4 and 2; 66 without."""
+    drafting_run(2).write(tmp_path, figures=False)
+    table = pq.read_table(tmp_path / "timeseries.parquet").filter(pc.field("replica") == 0).to_pydict()
+    ks = [k for k, end in zip(table["k"], table["end_s"], strict=True) if end <= 0.67]
+    assert set(ks) == {3.0} and table["k"][-1] == 0.0 and None not in table["k"]
+    assert sum(table["drafted_tokens"]) == 67 * 16 and sum(table["accepted_tokens"]) == 67 * 12
+    requests = pq.read_table(tmp_path / "requests.parquet").filter(pc.field("replica") == 0).to_pydict()
+    assert requests["drafted_tokens"] == [268] * 4 and requests["accepted_tokens"] == [201] * 4
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    # 4 and 5 requests, 2 of which have their last draft accepted: 134 · 9 drafts in all.
+    assert summary["acceptance_rate_per_position"] == [67 * (9 + 4) / 1206, 67 * 9 / 1206, 67 * 4 / 1206]
 
 
 def test_frames_equal_what_is_read_back(tmp_path):

@@ -17,7 +17,7 @@ def brute(runs, requests, replicas, width, horizon):
     """Step by step and request by request, in Python integers."""
     number = -(-horizon // width)
     names = ("busy", "steps", "tokens", "prefill", "emitted", "ended", "compute", "held", "running", "waiting",
-             "arrivals", "completed")  # fmt: skip
+             "arrivals", "completed", "drafted", "accepted")  # fmt: skip
     sums = [[dict.fromkeys(names, 0) for _ in range(number)] for _ in range(replicas)]
 
     def overlaps(begin, end):
@@ -36,6 +36,8 @@ def brute(runs, requests, replicas, width, horizon):
             cell["emitted"] += step.emitted
             cell["ended"] += step.duration
             cell["compute"] += step.compute
+            cell["drafted"] += step.drafted
+            cell["accepted"] += step.accepted
             for place, time in overlaps(step.start, end):
                 sums[step.replica][place]["busy"] += time
                 sums[step.replica][place]["held"] += time * step.held
@@ -74,7 +76,8 @@ def test_every_interval_equals_the_sum_over_steps_and_requests(seed):
         for place, cell in enumerate(expected[replica]):
             length = int(found["end_ps"][place] - found["start_ps"][place])
             exact = {"steps": "steps", "tokens": "tokens", "prefill_tokens": "prefill", "output_tokens": "emitted",
-                     "arrivals": "arrivals", "completed": "completed"}  # fmt: skip
+                     "arrivals": "arrivals", "completed": "completed", "drafted_tokens": "drafted",
+                     "accepted_tokens": "accepted"}  # fmt: skip
             for column, name in exact.items():
                 assert found[column][place] == cell[name], column
             assert found["utilisation"][place] == cell["busy"] / length
@@ -87,6 +90,42 @@ def test_every_interval_equals_the_sum_over_steps_and_requests(seed):
             else:
                 assert np.isnan(found["compute_bound"][place])
         assert series.held_token_ps(replica) == sum(cell["held"] for cell in expected[replica])
+
+
+def plain_mean(choices, begin, end, horizon):
+    """The mean over the picoseconds in which a choice stands, choice by choice."""
+    ends = [time for time, _ in choices[1:]] + [horizon]
+    weights = [(max(min(after, end) - max(time, begin), 0), k) for (time, k), after in zip(choices, ends, strict=True)]
+    covered = sum(weight for weight, _ in weights)
+    return sum(weight * k for weight, k in weights) / covered if covered else None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_choices_are_averaged_over_the_time_in_which_they_stand(seed):
+    rng = random.Random(seed)
+    recorder = Recorder(meta(3))
+    horizon = rng.choice((40 * PS_PER_S, 10**15 + 7))
+    choices = {0: [], 2: []}
+    for replica, mine in choices.items():
+        times = sorted(rng.randrange(horizon) for _ in range(rng.choice((1, 5, 500))))
+        if rng.random() < 0.5:
+            times += times[-1:]  # two at the same instant: the later one stands
+        for time in times:
+            mine.append((time, rng.randrange(17)))
+            recorder.choice(replica, *mine[-1])
+    series = finish(recorder, horizon).series
+    for replica in range(3):
+        found = series.replica_columns(replica, KV)
+        for begin, end, k in zip(*(found[name].tolist() for name in ("start_ps", "end_ps", "k")), strict=True):
+            expected = plain_mean(choices[replica], begin, end, horizon) if replica in choices else None
+            assert np.isnan(k) if expected is None else k == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_choice_after_the_end_says_nothing():
+    recorder = Recorder(meta())
+    recorder.choice(0, 0, 3)
+    recorder.choice(0, 2 * PS_PER_S, 0)
+    assert set(finish(recorder, PS_PER_S).series.replica_columns(0, KV)["k"].tolist()) == {3.0}
 
 
 def test_a_step_longer_than_many_intervals_fills_them_all():

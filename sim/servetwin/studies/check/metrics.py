@@ -27,7 +27,7 @@ _LOWER = (
 )  # fmt: skip
 _HIGHER = (
     "*throughput*", "*_per_s_per_gpu", "*_per_s_per_user", "goodput_per_s", "slo_attainment", "completed",
-    "prefix_hit_tokens", "prefix_hit_rate",
+    "prefix_hit_tokens", "prefix_hit_rate", "mean_acceptance_length", "draft_acceptance_rate",
 )  # fmt: skip
 
 _HOST = tuple(key for key in HOST_KEYS if key.endswith("_s"))
@@ -72,8 +72,8 @@ def known_metrics(scenario: Scenario, catalog: Catalog) -> list[str]:
     """
     simulation = build(scenario, catalog=catalog)
     empty = simulation.recorder.result(end_ps=0, ledgers=simulation.cluster.ledger(0), events=0)
-    texts = ("energy_method", "started_at", "out")
-    return [key for key in flatten(empty.summary()) if key not in (*_IDENTITY, *texts)]
+    no_numbers = ("energy_method", "acceptance_rate_per_position", "started_at", "out")
+    return [key for key in flatten(empty.summary()) if key not in (*_IDENTITY, *no_numbers)]
 
 
 def compared(keys: Sequence[str], named: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ _COLUMNS = (
     "id", "arrival_ps", "queued_ps", "scheduled_ps", "first_token_ps", "last_token_ps", "prompt_tokens",
     "output_tokens",
 )  # fmt: skip
-_NO_METRIC = ("seed", "energy_method", *HOST_KEYS)
+_NO_METRIC = ("seed", "energy_method", "acceptance_rate_per_position", *HOST_KEYS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isinf
 
-from servetwin.report.units import number
+from servetwin.report.units import bucket_words, number
 from servetwin.studies.compare.contrasts import COSTS, Account
 from servetwin.studies.compare.measure import IN_USE
 from servetwin.studies.statistics import Interval
@@ -70,7 +70,7 @@ def _latencies(account: Account) -> list[str]:
 
 def _cost(account: Account, reference_gpu_s: float) -> str:
     """What handing work on costs more, and then what it costs less."""
-    kinds = [(bucket.replace("_", " "), account.ledger[bucket]) for bucket in COSTS]
+    kinds = [(bucket_words(bucket), account.ledger[bucket]) for bucket in COSTS]
     kinds = [(kind, spent) for kind, spent in kinds if spent and abs(spent) >= _LEAST_SHARE * reference_gpu_s]
     if not kinds:
         return "handing work on costs nothing measurable"

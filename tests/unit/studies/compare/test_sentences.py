@@ -41,6 +41,14 @@ def test_costs_are_taken_off_what_is_saved() -> None:
     )
 
 
+def test_what_is_verified_in_vain_has_its_name() -> None:
+    found = sentence("drafts", account(hbm=-10, draft=2, wasted_verify=3), 100)
+    assert found == (
+        "drafts saves 5 GPU-s (−5.0 %); handing work on costs 2 GPU-s of draft and 3 GPU-s of wasted verification, "
+        "included in that."
+    )
+
+
 def test_costs_that_went_down_are_told_too() -> None:
     """A pipeline that gives way to tensor ranks: more exchange, no bubble."""
     found = sentence("tp16", account(hbm=5, exposed_communication=20, bubble=-30), 100)
