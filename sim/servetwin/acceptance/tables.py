@@ -48,6 +48,8 @@ class RunTables:
         self._has_more = bool((self._outcomes == _MORE).any())
         self._breaks = _breaks(levels.persistence) if 0 < levels.persistence < 1 else None
         self._single = levels.persistence == 0
+        #: How many runs are drawn for so many positions at first, in sixteenths; all that may be needed if too few.
+        self._share = 8
 
     def matches(self, words: Words, positions: int) -> Bytes:
         """Matches at positions 0, 1, … of several requests, a row for each.
@@ -57,23 +59,34 @@ class RunTables:
                 run. At least one more than positions.
             positions: how many positions.
         """
-        level = (words[:, 0] >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
-        runs = words[:, 1 : positions + 1]
-        values = self._values(runs, level.astype(np.int64))
+        level = ((words[:, 0] >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)).astype(np.int64)
         if self._single:
+            values = self._values(words[:, 1 : positions + 1], level)
             return np.minimum(values, MOST_MATCHES).astype(np.uint8)
+        while True:
+            number = -(-positions * self._share // 16)
+            found = self._left(words[:, 1 : number + 1], level, positions)
+            if found is not None:
+                return found
+            self._share = min(16, self._share + 2)
+
+    def _left(self, runs: Words, level: Ints, positions: int) -> Bytes | None:
+        """The matches at the positions, from these runs; None if they end before."""
+        values = self._values(runs, level)
         lengths = values
         if self._breaks is not None:
             lengths = np.minimum(values, self._breaks.take((runs & np.uint64(0xFFFF)).astype(np.int64)))
         lengths = lengths + 1
         ends = lengths.cumsum(axis=1)
+        if ends[:, -1].min() < positions:
+            return None
         # What a run begins with, counted from position 0: less the position, it is what is left of it there.
         highest = values + ends
         highest -= lengths
         np.minimum(ends, positions, out=ends)
         lengths[:, 1:] = ends[:, 1:] - ends[:, :-1]
         lengths[:, 0] = ends[:, 0]
-        left = highest.ravel().repeat(lengths.ravel()).reshape(len(words), positions)
+        left = highest.ravel().repeat(lengths.ravel()).reshape(len(runs), positions)
         left -= np.arange(positions)
         capped: Bytes = np.minimum(left, MOST_MATCHES, out=left).astype(np.uint8)
         return capped

@@ -68,6 +68,4 @@ class DraftAccounts(StepAccounts):
         if step.drafting:
             self.drafts += step.drafting
             self.drafted += step.shape.drafted
-            by_position = self.by_position
-            for position, stood in enumerate(self._packing.by_position(step.stood)):
-                by_position[position] += stood
+            self._packing.add_to(self.by_position, step.stood)

@@ -21,7 +21,7 @@ class DraftingExecutor(Executor):
     Arguments are those of ``Executor``.
     """
 
-    #: The steps of the run under way.
+    #: The steps of the run under way, as far as they were made: the first ``_planned`` of them, and what was needed.
     _steps: list[PlannedStep]
 
     def generated(self, now: int) -> int:
@@ -31,8 +31,11 @@ class DraftingExecutor(Executor):
             series = self._series
             if self._head is not None and now > series.start_ps:
                 generated += self._head.emitted
-            for step in self._steps[: min(series.count, series.steps_before(now))]:
-                generated += step.emitted
+            done = min(series.count, series.steps_before(now))
+            generated += sum([step.emitted for step in self._steps[:done]])
+            batch = self.rank.batch
+            first, planned = len(self._steps), self._planned
+            generated += sum([batch.gains(index - planned) for index in range(first, done)])
         return generated
 
     def _new_accounts(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> StepAccounts:
@@ -52,44 +55,64 @@ class DraftingExecutor(Executor):
         planned = len(pipeline)
         head = None
         count = rank.batch.steps_ahead(rank.pool.free)
-        maker = rank.steps
-        assert isinstance(maker, VerifyMaker)
         if planned and (first := pipeline[0]).steady and first.version == rank.batch.version:
-            steps = pipeline + maker.ahead(rank, count)
+            steps = list(pipeline)
         elif planned == 0 or (planned == 1 and rank.ends_nobody()):
             if not count:
                 return False
             if planned:
                 head = pipeline[0]
                 planned = 0
-            steps = maker.ahead(rank, count)
+            steps = []
         else:
             return False
-        if self._links is not None:
-            steps = [self._sharing(step) for step in steps]
-            head = None if head is None else self._sharing(head)
         self._busy = self._may_cut = True
         self._reshare = False
+        self._planned = planned
+        maker = rank.steps
+        assert isinstance(maker, VerifyMaker)
+        if self._links is not None or rank.batch.windows:
+            steps += maker.ahead(rank, 0, count)
+            if self._links is not None:
+                steps = [self._sharing(step) for step in steps]
+                head = None if head is None else self._sharing(head)
+            spans = [step.total_ps for step in steps]
+        else:
+            # Most runs are cut short, so that a step is made when it is known to have run.
+            spans = [step.total_ps for step in steps] + maker.spans(rank, count)
         self._head = head
         self._steps = steps
-        self._step = steps[0]
-        self._planned = planned
         series = self._series
         assert isinstance(series, UnevenSeries)
-        series.run(now if head is None else now + head.total_ps, [step.total_ps for step in steps])
+        series.run(now if head is None else now + head.total_ps, spans)
         if rank.incoming and rank.admits():
             self._cut(rank.incoming[0].queued_ps)
         return True
+
+    def _make(self, count: int) -> None:
+        """Make the first ``count`` steps of the run, as far as they are not there; the batch is as it was before."""
+        steps = self._steps
+        if count > len(steps):
+            maker = self.rank.steps
+            assert isinstance(maker, VerifyMaker)
+            steps += maker.ahead(self.rank, len(steps) - self._planned, count - self._planned)
+
+    def _plan_run(self, count: int) -> None:
+        self._make(count)
+        super()._plan_run(count)
 
     def _at(self, index: int) -> PlannedStep:
         return self._steps[index]
 
     def _account(self, count: int) -> None:
+        self._make(count)
         accounts = self.accounts
         assert isinstance(accounts, DraftAccounts)
         accounts.steps_ended(self._steps, self._series, count)
 
     def _cut_off(self, index: int, elapsed_ps: int) -> None:
+        if self._may_cut:
+            self._make(index + 1)
         self.accounts.step_cut_off(self._at(index) if self._may_cut else self._step, 0, elapsed_ps)
 
     def _skip(self, count: int) -> None:

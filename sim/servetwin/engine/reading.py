@@ -75,6 +75,15 @@ class Packing:
         """By position, in how many steps the draft there stood."""
         return [(total >> (self._bits * position)) & self._mask for position in range(1, self._most + 1)]
 
+    def add_to(self, counts: list[int], total: int) -> None:
+        """Add what ``by_position`` says to counts by position."""
+        total >>= self._bits
+        position = 0
+        while total:
+            counts[position] += total & self._mask
+            total >>= self._bits
+            position += 1
+
     def accepted(self, total: int) -> int:
         """Drafts that stood in all."""
         found = 0

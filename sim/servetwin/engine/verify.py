@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class _Price:
     """The price of steps of so many decodes and drafts, as far as it does not depend on their context [ps].
 
-    ``by_…`` is per token of context; ``rest`` is communication and host time.
+    ``by_…`` is per token of context; ``base`` and ``by_context`` are all of it.
     """
 
-    __slots__ = ("by_compute", "by_draft", "by_memory", "communication", "compute", "draft", "memory", "rest", "shape")
+    __slots__ = ("base", "by_compute", "by_context", "by_draft", "by_memory", "communication", "compute", "draft",
+                 "memory", "shape")  # fmt: skip
 
     def __init__(self, shape: StepShape, step_time: StepTime) -> None:
         price = step_time.price(shape)
@@ -32,7 +33,8 @@ class _Price:
         self.memory, self.by_memory = price.memory_ps, price.memory_growth_ps // size
         self.draft, self.by_draft = price.draft_ps, price.draft_growth_ps // size
         self.communication = price.communication_ps
-        self.rest = price.communication_ps + price.host_ps
+        self.base = price.total_ps
+        self.by_context = self.by_compute + self.by_memory + self.by_draft
 
 
 class VerifyMaker(StepMaker):
@@ -45,7 +47,7 @@ class VerifyMaker(StepMaker):
         nodes: drafted tokens that a request verifies for so many.
     """
 
-    __slots__ = ("_most", "_nodes", "_step_time", "_verify_prices")
+    __slots__ = ("_last", "_last_key", "_most", "_nodes", "_step_time", "_verify_prices")
 
     def __init__(self, settings: EngineSettings, step_time: StepTime, most: int, nodes: int) -> None:
         super().__init__(settings, step_time)
@@ -53,6 +55,9 @@ class VerifyMaker(StepMaker):
         self._nodes = nodes
         self._step_time = step_time
         self._verify_prices: dict[tuple[int, int, int], _Price] = {}
+        #: The price that was asked for last, and its key: that of the step before, mostly.
+        self._last: _Price | None = None
+        self._last_key = (0, 0, 0)
 
     def decodes(self, rank: Rank) -> PlannedStep:
         """A step of the decode batch alone."""
@@ -60,26 +65,42 @@ class VerifyMaker(StepMaker):
         rank.rejoined = None
         return self._verifying(rank, 0, 0, late)
 
-    def ahead(self, rank: Rank, count: int) -> list[PlannedStep]:
-        """The next ``count`` steps of today's decodes, none of which is planned yet."""
-        late = rank.rejoined or None
-        rank.rejoined = None
+    def ahead(self, rank: Rank, first: int, end: int) -> list[PlannedStep]:
+        """Steps of today's decodes, none of which is planned yet: from the one ``first`` steps after the next one to
+        the one before ``end`` steps after it."""
+        batch = rank.batch
+        late = None
+        if not first:
+            late = rank.rejoined or None
+            rank.rejoined = None
         steps: list[PlannedStep] = []
-        grown = 0
-        for ahead in range(count):
+        grown = sum([batch.gains(ahead) for ahead in range(first)])
+        for ahead in range(first, end):
             step = self._verifying(rank, ahead, grown, late)
             steps.append(step)
             late = None
             grown += step.emitted
         return steps
 
+    def spans(self, rank: Rank, count: int) -> list[int]:
+        """How long the next ``count`` steps of today's decodes take [ps], in a model without windows."""
+        batch = rank.batch
+        assert isinstance(batch, DraftBatch)
+        size, drafts, context = batch.size, batch.made, batch.context
+        spans: list[int] = []
+        for ahead in range(count):
+            drafted = batch.drafted(ahead)
+            known = self._price_of(size, drafted, drafts)
+            spans.append(known.base + known.by_context * (context + drafted))
+            context += batch.gains(ahead)
+        return spans
+
     def forecast(self, requests: int, context: int, k: int) -> int:
         """The time of a step in which ``requests`` with ``context`` KV tokens verify ``k`` drafts each and get ``k``
         new ones [ps]."""
         drafted = requests * (self._nodes if k == self._most else k)
         price = self._price_of(requests, drafted, k)
-        by_context = price.by_compute + price.by_memory + price.by_draft
-        return price.compute + price.memory + price.rest + price.draft + by_context * (context + drafted)
+        return price.base + price.by_context * (context + drafted)
 
     def by_kind(self, batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """See ``StepMaker``; drafted tokens are read too."""
@@ -109,21 +130,22 @@ class VerifyMaker(StepMaker):
                 0, price.draft_ps, batch.packing.accepted(stood), batch.drafting(ahead), stood,
             )  # fmt: skip
         known = self._price_of(size, drafted, batch.made)
-        compute = known.compute + known.by_compute * context
-        memory = known.memory + known.by_memory * context
-        draft = known.draft + known.by_draft * context
-        growth = known.by_compute * size
         return PlannedStep(
-            known.shape, compute + memory + known.rest + draft, growth + (known.by_memory + known.by_draft) * size,
-            compute, memory, known.communication, growth, batch.version, held, rank.released, late, emitted, context,
-            attended, 0, None, 0, draft, batch.packing.accepted(stood), batch.drafting(ahead), stood,
+            known.shape, known.base + known.by_context * context, known.by_context * size,
+            known.compute + known.by_compute * context, known.memory + known.by_memory * context, known.communication,
+            known.by_compute * size, batch.version, held, rank.released, late, emitted, context, attended, 0, None, 0,
+            known.draft + known.by_draft * context, batch.packing.accepted(stood), batch.drafting(ahead), stood,
         )  # fmt: skip
 
     def _price_of(self, size: int, drafted: int, drafts: int) -> _Price:
+        last, key = self._last, self._last_key
+        if last is not None and key[0] == size and key[1] == drafted and key[2] == drafts:
+            return last
         found = self._verify_prices.get((size, drafted, drafts))
         if found is None:
             shape = self._verify_shape(size, drafted, drafts, (0,) * (len(self.windows) + 1))
             found = self._verify_prices[size, drafted, drafts] = _Price(shape, self._step_time)
+        self._last, self._last_key = found, (size, drafted, drafts)
         return found
 
     def _verify_shape(self, size: int, drafted: int, drafts: int, contexts: tuple[int, ...]) -> StepShape:

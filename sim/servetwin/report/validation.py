@@ -41,6 +41,8 @@ def validation_view(document: Mapping[str, Any]) -> Group:
     parts += [Text(), _errors(document)]
     if document["peers"]:
         parts += [Text(), _peers(document["peers"])]
+    if document["speedups"]:
+        parts += [Text(), _speedups(document["speedups"])]
     if document["worst"]:
         parts += [Text(), _worst(document["worst"])]
     if document["counts"]["not_yet"]:
@@ -76,6 +78,19 @@ def _peers(peers: Groups) -> Table:
     columns = ("", *(LABELS[metric] for metric in metrics), "n")
     rows = [wide_rows(groups, metrics, _theirs_and_ours)]
     return _table("other simulators, and servetwin on the same figures [%]", columns, rows, texts=1)
+
+
+def _speedups(scores: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            f"acceptance {how}", f"{found['mae']:.3f}", f"{found['bias']:+.3f}", str(found["n"]),
+            str(len(found["wrong_side"])),
+        )
+        for how in ("measured", "inferred")
+        if (found := scores[how])["n"]
+    ]  # fmt: skip
+    columns = ("", "absolute", "signed", "points", "wrong side of 1")
+    return _table("speed-ups by drafts, errors in units of the speed-up", columns, [rows], texts=1)
 
 
 def _worst(worst: Sequence[Mapping[str, Any]]) -> Table:

@@ -41,6 +41,7 @@ def report(document: Mapping[str, Any]) -> str:
             texts=3,
         ),
         *_per_request(document["per_request"]),
+        *_speedups(document["speedups"]),
         "## Every case",
         "Signed errors in %, the mean over the scored points of the case; and the mean absolute error in the metric by "
         "which its kind is ordered.",
@@ -117,6 +118,41 @@ def _per_request(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["## Single requests", "Runs that replay recorded requests: the absolute error of each one's E2E.", found]
 
 
+def _speedups(scores: Mapping[str, Any]) -> list[str]:
+    """How well speed-ups by drafts are predicted, apart by where their acceptance comes from."""
+    if not scores:
+        return []
+    found = {how: scores[how] for how in ("measured", "inferred") if scores[how]["n"]}
+    parts = [
+        "## Speed-ups by drafts",
+        "Errors in units of the speed-up. Acceptance: measured with the drafter on the data set, or inferred for a "
+        "series from its speed-up at a batch of one, which is then not scored.",
+        table(
+            ("acceptance", "absolute error", "signed", "points", "on the wrong side of 1"),
+            [
+                (how, f"{row['mae']:.3f}", f"{row['bias']:+.3f}", row["n"], len(row["wrong_side"]))
+                for how, row in found.items()
+            ],
+        ),
+    ]
+    wrong = [point for row in found.values() for point in row["wrong_side"]]
+    if wrong:
+        parts += [
+            "A gain that is predicted to be a loss, or the other way round, where the measurement is more than 0.05 from 1:",
+            "\n".join(
+                f"- `{point['id']}` {point['stage']}: {point['predicted']:.3f}, measured {point['measured']:.3f}"
+                for point in wrong
+            ),
+        ]
+    if scores["rates"]:
+        parts += [
+            "Acceptance inferred, one number a series: how often a drafted token stands after all before it; of methods "
+            "that find drafts in the text, how often the first one does.",
+            table(("series", "acceptance"), [(name, f"{rate:.3f}") for name, rate in scores["rates"].items()]),
+        ]
+    return parts
+
+
 def _rows(document: Mapping[str, Any]) -> str:
     head, rows = case_rows(document["scores"], document["primary_metrics"], signed)
     return table(head, rows, texts=TEXTS)
@@ -125,11 +161,12 @@ def _rows(document: Mapping[str, Any]) -> str:
 def _cases(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [
         (row["id"], row["stage"], row["metric"], f"{row['predicted']:.5g}", f"{row['measured']:.5g}",
-         signed(row["error_pct"]))
+         signed(row["error_pct"]), row.get("acceptance", ""))
         for row in rows
         if row["scored"] and row["metric"] in MAIN
     ]  # fmt: skip
-    return table(("case", "stage", "metric", "simulated", "measured", "error [%]"), cells, texts=3)
+    head = ("case", "stage", "metric", "simulated", "measured", "error [%]", "acceptance")
+    return table(head, cells, texts=3)
 
 
 def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -20,6 +20,7 @@ from servetwin.studies.validation.scoring import (
     is_scored,
     worst,
 )
+from servetwin.studies.validation.speedup_scores import acceptance_of, speedup_scores
 from servetwin.studies.validation.trial import Outcome
 
 _GROUPINGS = {"engines": "engine", "hardware": "hardware", "architectures": "architecture"}
@@ -55,13 +56,15 @@ def build_document(
     kinds += sorted({case.kind for case in cases} - set(kinds))
     by_kind = grouped({case_index: case.kind for case_index, case in enumerate(cases)}, errors)
     by_set = grouped({case_index: case.set_name for case_index, case in enumerate(cases)}, errors)
+    acceptance = acceptance_of(todo)
     traits = {case_index: found.columns() for case_index, found in todo.traits.items()}
     return {
         "kinds": {kind: error_tables(by_kind.get(kind, ())) for kind in kinds},
         "sets": {name: error_tables(by_set[name]) for name in sorted(by_set, key=lambda name: name == "other")},
         **{plural: _by_trait(trait, traits, errors) for plural, trait in _GROUPINGS.items()},
         "scores": _scores(todo, errors),
-        "cases": [_row(todo, entry) for entry in entries if entry.predicted is not None],
+        "speedups": speedup_scores(todo, entries, finished.outcomes),
+        "cases": [_row(todo, entry, acceptance) for entry in entries if entry.predicted is not None],
         "not_yet": [_left_out(todo, case_index, reason) for case_index, reason in sorted(not_yet.items())],
         "excluded": [_left_out(todo, case_index, _why(todo, case_index)) for case_index in todo.excluded],
         "worst": [
@@ -148,12 +151,13 @@ def _left_out(todo: Plan, case_index: int, reason: str) -> dict[str, str]:
     return {"id": case.id, "kind": case.kind, "reason": reason}
 
 
-def _row(todo: Plan, entry: Entry) -> dict[str, Any]:
+def _row(todo: Plan, entry: Entry, acceptance: Mapping[tuple[int, str], str]) -> dict[str, Any]:
     case = todo.cases[entry.case_index]
+    how = acceptance.get((entry.case_index, entry.stage))
     return {
         "id": case.id, "kind": case.kind, "stage": entry.stage, "metric": entry.metric, "predicted": entry.predicted,
         "measured": entry.measured, "error_pct": entry.error_pct, "scored": entry.scored, "set": case.set_name,
-        **todo.traits[entry.case_index].columns(),
+        **todo.traits[entry.case_index].columns(), **({} if how is None else {"acceptance": how}),
     }  # fmt: skip
 
 

@@ -94,7 +94,8 @@ class SpeculationCost(Kind):
                 stage = f"{name} {requests}"
                 points.append(Point(stage, {"tpot_ms.mean": float(milliseconds)}))
                 steps[stage] = (int(requests[1:]), context, less)
-        scenario = parts.scenario(case.id, {"prompts": 1, "outputs": 1, "sampling": "greedy"}, 1)
+        workload = {"arrivals": {"process": "all-at-once"}, "prompts": 1, "outputs": 1, "sampling": "greedy"}
+        scenario = parts.scenario(case.id, workload, 1)
         return [StepCostTrial(scenario, tuple(points), flags=tuple(parts.flags), steps=steps)]
 
 
