@@ -97,7 +97,7 @@ def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, 
 def _opened(node: dict[str, Any], part: str, inner: str) -> Any:
     """The value of a field; a policy written as a bare name becomes a mapping, so that its fields can be set."""
     value = node[part]
-    if isinstance(value, str) and part in ("router", "admission", "scheduling") and inner != "":
+    if isinstance(value, str) and part in ("router", "admission", "scheduling", "controller") and inner != "":
         node[part] = {"policy": value}
     return node[part]
 

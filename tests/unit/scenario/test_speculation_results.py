@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 import servetwin
+from servetwin.catalog.find import Catalog
+from servetwin.policies.speculation import Goodput
+from servetwin.scenario.load import load_scenario
 
 CONTROLLERS: list[Any] = [
     "fixed",
@@ -32,6 +35,14 @@ def test_counts_agree_wherever_they_stand(controller: Any) -> None:
     assert len(rates) == 3 and sum(rates) == pytest.approx(summary["mean_acceptance_length"] - 1)
     share = result.ledger()["total"]["share"]
     assert share["draft"] > 0 and share["wasted_verify"] > 0 and sum(share.values()) == pytest.approx(1)
+
+
+def test_fields_of_a_controller_may_be_set_after_its_name() -> None:
+    """As those of every policy."""
+    changes = ["cluster.speculation.controller=goodput", "cluster.speculation.controller.interval=4"]
+    (pool,) = load_scenario("bench-8b-spec", changes, Catalog()).cluster.pools
+    assert pool.speculation is not None
+    assert pool.speculation.controller == Goodput(interval=4)
 
 
 def test_without_speculation_there_are_no_choices_and_no_drafts() -> None:

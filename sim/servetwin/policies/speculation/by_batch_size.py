@@ -17,7 +17,7 @@ from servetwin.policies.speculation.base import BatchController, DraftPolicy
 def _checked(entry: list[int]) -> list[int]:
     low, high, k = entry
     if low < 1 or high < low:
-        raise ValueError("a range of batch sizes begins at 1 or later, and ends where it begins or later: low, high, K")
+        raise ValueError("a range of batch sizes begins at 1 or later, and ends where it begins or later")
     if k < 0:
         raise ValueError("the number of drafts of a range is 0 or more")
     return entry
