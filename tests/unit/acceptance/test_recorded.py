@@ -12,6 +12,9 @@ import pytest
 from tests.unit.acceptance.reading_back import fates_of, request
 
 from servetwin.errors import TraceError
+from servetwin.streams import Streams
+from servetwin.workload.build import build_stream
+from servetwin.workload.spec import WorkloadSpec
 
 ROWS: list[Any] = [
     {"id": "a", "prompt_tokens": 9, "output_tokens": 4, "lens": [3, 2, 1, 1]},
@@ -31,6 +34,19 @@ def test_requests_have_lines(packed: bool, tmp_path: Path) -> None:
     assert fates.of(request(2, 10)).matches == bytes([2, 1, 0, 0, 2, 1, 0, 0, 2, 1])
     assert fates.of(request(3, 3)).matches == bytes([0, 0, 254])
     assert fates.of(request(3, 3)).proposed is None
+
+
+@pytest.mark.parametrize("column", ["lens", "output_tokens"])
+def test_a_workload_with_the_lengths_of_the_file_replays_it(column: str, tmp_path: Path) -> None:
+    """A trace without arrivals takes them from the lists, or from what the file says of outputs."""
+    (tmp_path / "a.jsonl").write_text(LINES)
+    columns = {"prompt_tokens": "prompt_tokens", "output_tokens": column}
+    workload = WorkloadSpec.model_validate({"trace": {"path": "a.jsonl", "columns": columns}})
+    requests = list(build_stream(workload, Streams(0), requests=None, duration_ps=None, base=tmp_path))
+    fates = fates_of({"recorded": "a.jsonl", "column": "lens"}, base=tmp_path)
+    for one, row in zip(requests, ROWS, strict=True):
+        assert (one.arrival_ps, one.output_tokens) == (0, len(row["lens"]))
+        assert [min(length - 1, 254) for length in row["lens"]] == list(fates.of(one).matches)
 
 
 def test_proposals_beside_a_recording(tmp_path: Path) -> None:
