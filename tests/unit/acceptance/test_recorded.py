@@ -63,6 +63,20 @@ def test_proposals_beside_a_recording(tmp_path: Path) -> None:
     assert fates.of(request(5, 1000)).proposed != fate.proposed
 
 
+def test_copies_of_a_prompt_have_one_line(tmp_path: Path) -> None:
+    """Matches and proposals alike, for as many requests in a row as the scenario says."""
+    (tmp_path / "a.jsonl").write_text(LINES)
+    written = {"recorded": "a.jsonl", "column": "lens", "repeat": 3, "proposal": 0.5}
+    fates = fates_of(written, "ngram", base=tmp_path)
+    found = [fates.of(request(id, 60)) for id in range(7)]
+    assert [fate.matches[:3] for fate in found] == [bytes([2, 1, 0])] * 3 + [bytes([0, 0, 254])] * 3 + [
+        bytes([2, 1, 0])
+    ]
+    assert found[0].proposed == found[1].proposed == found[2].proposed
+    assert found[3].proposed == found[5].proposed
+    assert found[0].proposed != found[6].proposed
+
+
 def failure(text: str | bytes, tmp_path: Path, column: str = "lens") -> TraceError:
     (tmp_path / "a.jsonl").write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(TraceError) as caught:
