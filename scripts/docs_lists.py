@@ -10,6 +10,9 @@ import typer
 import yaml
 from docs_schema import cell, markdown, sentence
 
+from servetwin.acceptance.levels import solve_levels
+from servetwin.acceptance.resolve import resolve_acceptance
+from servetwin.acceptance.spec import Preset, Survival
 from servetwin.catalog.descriptions import docstring_fields
 from servetwin.catalog.find import Catalog
 from servetwin.cli.list import _catalogued
@@ -114,6 +117,27 @@ def catalogued(kind: str) -> str:
     """Names of a kind, and a line about each, as ``servetwin list`` prints them."""
     rows = _catalogued(kind, _CATALOG)
     return "\n".join(["| name | |", "|---|---|", *(f"| `{row['name']}` | {cell(row['about'])} |" for row in rows)])
+
+
+def acceptance() -> str:
+    """The presets of acceptance: what they are, and what steps of them yield."""
+    drafts = (1, 3, 5, 7)
+    lines = [
+        f"| preset | of | method | {' | '.join(f'K = {k}' for k in drafts)} | spread | persistence |",
+        f"|---|---|---|{'--:|' * (len(drafts) + 2)}",
+    ]
+    for row in _catalogued("acceptance", _CATALOG):
+        for method in _CATALOG.acceptance(row["name"]):
+            spec = resolve_acceptance(Preset(preset=row["name"]), method, _CATALOG.acceptance)
+            assert isinstance(spec, Survival)
+            levels = solve_levels(spec.survival, spec.persistence, spec.spread)
+            steps = (f"{1 + levels.survival(k).sum():.2f}" for k in drafts)
+            cells = (
+                f"`{row['name']}`", cell(row["about"]), f"`{method}`", *steps, f"{spec.spread:g}",
+                f"{spec.persistence:g}",
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _leaves(content: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -36,6 +36,13 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("ExplicitPlacement", "`cluster.topology.placement` as a list"),
             ("BackgroundTraffic", "`cluster.topology.background[]`"),
             ("Straggler", "`cluster.stragglers[]`"),
+            ("Speculation", "`speculation` of a pool, or `cluster.speculation`"),
+            ("Tree", "`speculation.tree`"),
+            ("Rate", "`speculation.acceptance: {rate: …}`, or a number"),
+            ("Survival", "`speculation.acceptance: {survival: …}`"),
+            ("Beyond", "`speculation.acceptance.beyond`"),
+            ("Recorded", "`speculation.acceptance: {recorded: …}`"),
+            ("Preset", "`speculation.acceptance: {preset: …}`, or its name"),
         ),
     ),
     (
@@ -97,7 +104,12 @@ _STATISTICS = {
     "mean": "mean", "max": "largest value", "ttft_ms": "time to first token", "tpot_ms": "time per output token",
     "e2e_ms": "end-to-end latency", **{f"p{percent}": f"{percent}th percentile" for percent in (50, 90, 95, 99)},
 }  # fmt: skip
-_POLICY_FIELDS = {"scheduling": "scheduling", "router": "routing", "admission": "admission"}
+_POLICY_FIELDS = {
+    "controller": "speculation",
+    "scheduling": "scheduling",
+    "router": "routing",
+    "admission": "admission",
+}
 _HEADINGS = {name: heading for _, parts in SECTIONS for name, heading in parts}
 _FAMILIES = {
     "Lengths": {name for name in _HEADINGS if name.endswith("Length")},

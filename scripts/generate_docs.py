@@ -46,6 +46,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": partial(docs_lists.catalogued, "models"),
     "scenarios": partial(docs_lists.catalogued, "scenarios"),
     "workloads": partial(docs_lists.catalogued, "workloads"),
+    "acceptance": docs_lists.acceptance,
     **{f"fields of {kind}": partial(docs_profiles.profile_reference, kind) for kind in docs_profiles.SCHEMAS},
     "scheduling anomalies": anomalies.table,
     "simulated capacity-100b by degree": capacity_100b.degrees_table,

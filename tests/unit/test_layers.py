@@ -34,13 +34,16 @@ ALLOWED: dict[str, set[str]] = {
     "results": {"records", "request", "units", "errors"},
     "report": {"results", "units", "errors", "request", "records"},
     "scenario": {
-        "catalog", "workload", "acceptance", "policies", "results", "fabric", "cluster", "engine", "physics", "kernel", *BOTTOM,
+        "catalog", "workload", "acceptance", "policies", "results", "fabric", "cluster", "engine", "physics", "kernel",
+        *BOTTOM,
     },
-    "studies": {"scenario", "report", "results", "physics", "catalog", "workload", "acceptance", "policies", *BOTTOM},
+    "studies": {
+        "scenario", "report", "results", "physics", "catalog", "workload", "acceptance", "policies", *BOTTOM,
+    },
     "cli": {"compiled", "studies", "report", "scenario", "results", "catalog", "policies", "errors", "units"},
     "testing": {
-        "scenario", "policies", "cluster", "engine", "physics", "kernel", "results", "workload", "acceptance", "catalog",
-        *BOTTOM,
+        "scenario", "policies", "cluster", "engine", "physics", "kernel", "results", "workload", "acceptance",
+        "catalog", *BOTTOM,
     },
 }  # fmt: skip
 

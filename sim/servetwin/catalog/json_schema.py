@@ -325,7 +325,9 @@ def acceptance_schema() -> Schema:
                 "description": "Coefficient of variation between requests of the accepted tokens per draft.",
             },
             "proposal": {**share, "description": "How often a draft is made where none of it would stand."},
-            "beyond": _mapping(beyond, ("position", "survival"), "The same for the later part of long outputs."),
+            "beyond": _optional(
+                _mapping(beyond, ("position", "survival"), "The same for the later part of long outputs.")
+            ),
             "source": _SOURCE,
             "date": _DATE,
         },

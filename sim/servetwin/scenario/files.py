@@ -171,6 +171,7 @@ def anchor(content: dict[str, Any], folder: Path) -> None:
     cluster = content.get("cluster")
     if isinstance(cluster, dict):
         _anchor_path(cluster, "hardware", _SUFFIXES, folder)
+        _anchor_speculation(cluster.get("speculation"), folder)
         topology = cluster.get("topology")
         if isinstance(topology, dict):
             _anchor_path(topology, "nic", _SUFFIXES, folder)
@@ -184,6 +185,7 @@ def anchor(content: dict[str, Any], folder: Path) -> None:
         if isinstance(pool, dict):
             _anchor_path(pool, "model", _MODEL_FILES, folder)
             _anchor_path(pool, "hardware", _SUFFIXES, folder)
+            _anchor_speculation(pool.get("speculation"), folder)
     _anchor_files(content.get("workload"), folder)
 
 
@@ -192,6 +194,20 @@ def _anchor_path(owner: dict[str, Any], key: str, suffixes: tuple[str, ...], fol
     name = owner.get(key)
     if isinstance(name, str) and (name.endswith(suffixes) or name.startswith((".", "~"))):
         owner[key] = str(folder / expanded(name))
+
+
+def _anchor_speculation(speculation: Any, folder: Path) -> None:
+    """Make the names of a drafter, of a preset and of a recording absolute where they are paths."""
+    if not isinstance(speculation, dict):
+        return
+    _anchor_path(speculation, "model", _MODEL_FILES, folder)
+    _anchor_path(speculation, "acceptance", _SUFFIXES, folder)
+    acceptance = speculation.get("acceptance")
+    if isinstance(acceptance, dict):
+        _anchor_path(acceptance, "preset", _SUFFIXES, folder)
+        recorded = acceptance.get("recorded")
+        if isinstance(recorded, str):
+            acceptance["recorded"] = str(folder / expanded(recorded))
 
 
 def _anchor_files(workload: Any, folder: Path) -> None:

@@ -115,6 +115,18 @@ def test_requests_differ_by_the_spread() -> None:
     assert spread == pytest.approx(0.4, abs=4 * 0.4 / math.sqrt(2 * 300))
 
 
+def test_the_first_position_is_like_any_other() -> None:
+    """What chooses the level of a request says nothing of its draws."""
+    fates = fates_of({"survival": [0.5, 0.3], "spread": 0.6})
+    stands = np.array([[m > 0 for m in fates.of(request(id, 50)).matches] for id in range(4000)])
+    others = stands[:, 1:].mean()
+    assert stands[:, 0].mean() == pytest.approx(others, abs=4 * math.sqrt(0.25 / 4000))
+    # Requests that have a match there are no better elsewhere than the spread makes them.
+    differ = stands[stands[:, 0], 1:].mean() - stands[~stands[:, 0], 1:].mean()
+    usual = stands[stands[:, 20], 21:].mean() - stands[~stands[:, 20], 21:].mean()
+    assert differ == pytest.approx(usual, abs=0.03)
+
+
 def test_persistence_is_how_often_a_run_goes_on() -> None:
     """What follows three matches is two, because the run goes on or by chance of a fresh draw."""
     survival, persistence = (0.7, 0.5, 0.4), 0.8

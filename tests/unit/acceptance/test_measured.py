@@ -30,7 +30,7 @@ GOLDEN = {
     ("speed-bench-glm-5.2", "mtp"): (1.84, 2.50, 2.99, 3.33, 3.61, 3.78, 3.91, 4.06),
     ("speed-bench-qwen3.5-397b", "mtp"): (1.93, 2.73, 3.39, 3.97, 4.41, 4.80, 5.04, 5.21),
     ("speed-bench-kimi-k2.5", "eagle3"): (1.83, 2.43, 2.88, 3.24, 3.46, 3.62, 3.71, 3.77),
-    ("speed-bench-deepseek-v4", "dspark"): (1.84, 2.51, 3.01, 3.36, 3.61, 3.77, 3.73, 3.47),
+    ("speed-bench-deepseek-v4", "parallel"): (1.84, 2.51, 3.01, 3.36, 3.61, 3.77, 3.73, 3.47),
 }
 """Tokens per step for 1 to 8 drafts, as published."""
 

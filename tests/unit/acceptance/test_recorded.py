@@ -12,6 +12,9 @@ import pytest
 from tests.unit.acceptance.reading_back import fates_of, request
 
 from servetwin.errors import TraceError
+from servetwin.streams import Streams
+from servetwin.workload.build import build_stream
+from servetwin.workload.spec import WorkloadSpec
 
 ROWS: list[Any] = [
     {"id": "a", "prompt_tokens": 9, "output_tokens": 4, "lens": [3, 2, 1, 1]},
@@ -33,6 +36,19 @@ def test_requests_have_lines(packed: bool, tmp_path: Path) -> None:
     assert fates.of(request(3, 3)).proposed is None
 
 
+@pytest.mark.parametrize("column", ["lens", "output_tokens"])
+def test_a_workload_with_the_lengths_of_the_file_replays_it(column: str, tmp_path: Path) -> None:
+    """A trace without arrivals takes them from the lists, or from what the file says of outputs."""
+    (tmp_path / "a.jsonl").write_text(LINES)
+    columns = {"prompt_tokens": "prompt_tokens", "output_tokens": column}
+    workload = WorkloadSpec.model_validate({"trace": {"path": "a.jsonl", "columns": columns}})
+    requests = list(build_stream(workload, Streams(0), requests=None, duration_ps=None, base=tmp_path))
+    fates = fates_of({"recorded": "a.jsonl", "column": "lens"}, base=tmp_path)
+    for one, row in zip(requests, ROWS, strict=True):
+        assert (one.arrival_ps, one.output_tokens) == (0, len(row["lens"]))
+        assert [min(length - 1, 254) for length in row["lens"]] == list(fates.of(one).matches)
+
+
 def test_proposals_beside_a_recording(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"n": [1] * 900 + [3] * 100}))
     written = {"recorded": "a.jsonl", "column": "n", "proposal": 0.3}
@@ -45,6 +61,20 @@ def test_proposals_beside_a_recording(tmp_path: Path) -> None:
     fates.of(request(9, 500))
     assert fates.of(request(4, 1000)).proposed == fate.proposed
     assert fates.of(request(5, 1000)).proposed != fate.proposed
+
+
+def test_copies_of_a_prompt_have_one_line(tmp_path: Path) -> None:
+    """Matches and proposals alike, for as many requests in a row as the scenario says."""
+    (tmp_path / "a.jsonl").write_text(LINES)
+    written = {"recorded": "a.jsonl", "column": "lens", "repeat": 3, "proposal": 0.5}
+    fates = fates_of(written, "ngram", base=tmp_path)
+    found = [fates.of(request(id, 60)) for id in range(7)]
+    assert [fate.matches[:3] for fate in found] == [bytes([2, 1, 0])] * 3 + [bytes([0, 0, 254])] * 3 + [
+        bytes([2, 1, 0])
+    ]
+    assert found[0].proposed == found[1].proposed == found[2].proposed
+    assert found[3].proposed == found[5].proposed
+    assert found[0].proposed != found[6].proposed
 
 
 def failure(text: str | bytes, tmp_path: Path, column: str = "lens") -> TraceError:

@@ -85,6 +85,30 @@ def test_paths_in_files_are_relative_to_the_file(write: Any, base: dict[str, Any
     servetwin.run(scenario)
 
 
+@pytest.mark.parametrize("per_pool", [False, True])
+def test_recordings_and_presets_are_relative_to_the_file(
+    per_pool: bool, write: Any, base: dict[str, Any], tmp_path: Path
+) -> None:
+    """A recording is always a file, a preset where its name is a path."""
+    (tmp_path / "lengths.jsonl").write_text('{"n": [2, 1, 3, 1]}\n')
+    preset = "name: mine\nmethods: {eagle3: {survival: [0.5], source: me, date: 2026-12-01}}\n"
+    (tmp_path / "mine.yaml").write_text(preset)
+    for acceptance in ({"recorded": "../lengths.jsonl", "column": "n"}, "../mine.yaml", {"preset": "../mine.yaml"}):
+        content = json.loads(json.dumps(base))
+        owner = content.setdefault("cluster", {})
+        if per_pool:
+            owner.setdefault("pools", [{}])
+            owner = owner["pools"][0]
+        owner["speculation"] = {"method": "eagle3", "k": 2, "acceptance": acceptance}
+        result = servetwin.run(load(write(content, "deep/scenario.yaml")).scenario)
+        assert result.summary()["spec_decode_num_accepted_tokens"] > 0
+    acceptance = {"recorded": "lengths.jsonl", "column": "n"}
+    owner["speculation"]["acceptance"] = acceptance
+    with pytest.raises(TraceError, match="no such file") as caught:
+        servetwin.run(load(write(content, "deep/scenario.yaml")).scenario)
+    assert caught.value.file == str(tmp_path / "deep" / "lengths.jsonl")
+
+
 def test_what_lies_in_a_subfolder_of_a_catalogue_is_found_by_its_name(tmp_path: Path, base: dict[str, Any]) -> None:
     for kind, content in (("workloads", base["workload"]), ("scenarios", {**base, "workload": "team/mine"})):
         file = tmp_path / kind / "team" / "mine.yaml"
