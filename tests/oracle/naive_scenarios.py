@@ -67,7 +67,7 @@ def compare(result: Result, expected: NaiveResult) -> None:
     totals = result.segments.totals
     assert totals.steps == len(steps)
     assert totals.tokens == sum(step.tokens for step in steps)
-    assert totals.prefill_tokens == sum(step.tokens - step.decodes for step in steps)
+    assert totals.prefill_tokens == sum(step.tokens - step.decodes - step.drafted for step in steps)
     assert totals.emitted == sum(step.emitted for step in steps)
     assert totals.busy_ps == [sum(step.duration_ps for step in replica) for replica in expected.steps]
     gaps = result.segments.gaps()

@@ -409,7 +409,8 @@ class DraftBatch(DecodeBatch):
                 drafts = min(drafts, self._controller.limit(known))
             tokens = self._verified(drafts)
             if step == self.step and 0 <= self._trimmed < tokens:
-                drafts = tokens = self._trimmed
+                tokens = self._trimmed
+                drafts = min(drafts, tokens)
             accepted = min(matches[position], drafts)
             gain = min(accepted + 1, output - position)
             if limited and tokens:
