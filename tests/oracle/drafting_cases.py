@@ -59,8 +59,8 @@ CONTROLLERS: dict[str, Callable[[int], Any]] = {
     "tiers": lambda most: EmaTiers(
         tiers=[1, max(2, most)] if most > 1 else None, interval=1, warmup=1, alpha=0.5
     ).build(ANY),
-    "goodput": lambda most: Goodput().build(ANY),
-    "when low": lambda most: DisableWhenLow().build(ANY),
+    "goodput": lambda most: Goodput(interval=2, memory=5).build(ANY),
+    "when low": lambda most: DisableWhenLow(window=3, threshold=0.7).build(ANY),
     "per request": lambda most: PerRequest(patience=1, target=0.5).build(ANY),
 }
 ANY: Any = None

@@ -34,5 +34,9 @@ SMALL_DRAFTING = {
     "the budget is below one token for each draft": drafting(
         own(0, 1, 9), own(0, 1, 9), own(0, 1, 9), max_num_batched_tokens=8, num_blocks=40
     ),
+    # The second decode step is planned late, when the run of the first is over.
+    "a step is put off that is above the budget": drafting(
+        own(0, 1, 3), most=1, accepts=0.0, max_num_batched_tokens=1, max_num_seqs=1, depth=1
+    ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip
