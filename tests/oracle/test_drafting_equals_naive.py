@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from tests.oracle.drafting_cases import DraftingCase, drafting_cases, random_drafting_case
 from tests.oracle.drafting_small import SMALL_DRAFTING
-from tests.oracle.plain_log import PlainLog
 from tests.oracle.test_engine_equals_naive import QUICK, Drive, compare
 from tests.reference.naive_drafting import DraftingCluster, DraftingReplica
 from tests.reference.naive_engine import NaiveResult
@@ -19,17 +18,6 @@ from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
 from servetwin.engine.verify import VerifyMaker
 
 
-class Choices(PlainLog):
-    """A log that keeps what the replicas chose."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.chosen: dict[int, list[tuple[int, int]]] = {}
-
-    def choice(self, replica: int, time_ps: int, drafts: int) -> None:
-        self.chosen.setdefault(replica, []).append((time_ps, drafts))
-
-
 class DraftingDrive(Drive):
     """The real engines, which draft."""
 
@@ -37,9 +25,6 @@ class DraftingDrive(Drive):
         self.drafting = case.drafting
         self.controllers: list[Any] = []
         super().__init__(case.case, stepping)
-
-    def new_log(self) -> PlainLog:
-        return Choices()
 
     def engine(self, index: int, engine_settings: Any, price: Any, scheduler: Any, stepping: str) -> Any:
         drafts = self.drafting.drafts()
@@ -58,7 +43,6 @@ class DraftingDrive(Drive):
 
 def compare_drafts(naive: NaiveResult, real: DraftingDrive) -> None:
     """What only replicas that draft have."""
-    assert isinstance(real.log, Choices)
     for index, executor in enumerate(real.executors):
         replica, accounts = naive.replicas[index], executor.accounts
         assert isinstance(replica, DraftingReplica)
@@ -71,7 +55,7 @@ def compare_drafts(naive: NaiveResult, real: DraftingDrive) -> None:
         assert accounts.drafted == sum(step.drafted for step in replica.steps)
         assert accounts.by_position == replica.by_position
         chosen = list(zip((step.start_ps for step in replica.steps), replica.choices, strict=True))
-        assert real.log.chosen.get(index, []) == [
+        assert [one[1:] for one in real.log.choice_list if one[0] == index] == [
             one for place, one in enumerate(chosen) if not place or one[1] != chosen[place - 1][1]
         ]
         controller = real.controllers[index]

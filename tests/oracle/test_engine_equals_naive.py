@@ -32,7 +32,7 @@ class Drive:
 
     def __init__(self, case: Case, stepping: str) -> None:
         self.env = new_environment()
-        self.log = self.new_log()
+        self.log = PlainLog()
         self.router = case.router
         self.follow_up = case.follow_up()
         self.routed = 0
@@ -44,9 +44,6 @@ class Drive:
         ]
         for request in case.requests():
             self.arrive(request)
-
-    def new_log(self) -> PlainLog:
-        return PlainLog()
 
     def engine(self, index: int, engine_settings: Any, price: Any, scheduler: Any, stepping: str) -> Any:
         kind = PipelinedExecutor if engine_settings.stages > 1 else Executor
