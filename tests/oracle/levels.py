@@ -10,6 +10,7 @@ from typing import Any
 from servetwin.engine.protocols import STEPPING
 from servetwin.results.result import Result
 from servetwin.scenario.build import Simulation, build
+from servetwin.scenario.draft_use import draft_uses
 from servetwin.scenario.load import load, validate_mapping
 from servetwin.scenario.schema import Scenario
 
@@ -38,7 +39,10 @@ def simulate(scenario: Scenario, *, until_ps: int | None = None, strict: bool = 
     cluster, recorder = simulation.cluster, simulation.recorder
     end_ps = cluster.run(until_ps)
     recorder.meta.trace_block_hit_rate_infinite = simulation.stream.trace_block_hit_rate_infinite
-    result = recorder.result(end_ps=end_ps, ledgers=cluster.ledger(end_ps), events=cluster.events, steps=cluster.steps)
+    result = recorder.result(
+        end_ps=end_ps, ledgers=cluster.ledger(end_ps), events=cluster.events, steps=cluster.steps,
+        drafts=draft_uses(cluster.replicas),
+    )  # fmt: skip
     return simulation, result
 
 

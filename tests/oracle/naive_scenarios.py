@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.oracle.plain_log import STAMPS
+from tests.reference.naive_drafting import Drafts, DraftingCluster, DraftingReplica
 from tests.reference.naive_engine import Cluster, NaiveResult
 from tests.reference.naive_pipeline import PipelinedCluster
 
+from servetwin.acceptance.build import build_fates
 from servetwin.request import Request
 from servetwin.results.result import Result
 from servetwin.scenario.build import Simulation, build
-from servetwin.scenario.schema import Scenario
+from servetwin.scenario.schema import Pool, Scenario
 from servetwin.streams import Streams
 from servetwin.units import seconds_to_ps
 from servetwin.workload.build import build_stream
@@ -22,16 +24,26 @@ from servetwin.workload.build import build_stream
 COLUMNS = tuple(name for name in STAMPS if name != "outcome")
 
 
-def naive(scenario: Scenario) -> NaiveResult:
-    """The scenario on the naive engine."""
+#: Methods whose drafter has a KV cache, which it writes ahead of what is verified.
+AHEAD = ("draft-model", "parallel", "eagle", "eagle3", "mtp")
+
+
+def naive(scenario: Scenario, wrap: Callable[[int, Any], Any] = lambda index, step_time: step_time) -> NaiveResult:
+    """The scenario on the naive engine.
+
+    Args:
+        scenario: the scenario.
+        wrap: makes another step time of that of the replica with an index.
+    """
     # A second simulation, never run, gives away its parts: what it holds has not been touched.
     parts = build(scenario)
     context: Any = type("Context", (), {"streams": Streams(0), "replicas": 1, "seats": 1})
     engines = []
-    for replica in parts.cluster.replicas:
+    pools = parts.scenario.cluster.pools
+    for index, replica in enumerate(parts.cluster.replicas):
         executor = replica.executor
-        scheduling = parts.scenario.cluster.pools[replica.pool].engine.scheduling
-        engines.append((executor.settings, executor._step_time, scheduling.build(context)))
+        scheduling = pools[replica.pool].engine.scheduling
+        engines.append((executor.settings, wrap(index, executor._step_time), scheduling.build(context)))
     fresh = fresh_stream(parts)
     requests = list(fresh)
 
@@ -40,8 +52,22 @@ def naive(scenario: Scenario) -> NaiveResult:
         followers: Sequence[Request] = fresh.on_finished(request, visible_ps)
         return followers
 
+    if any(pool.speculation is not None for pool in pools):
+        drafts = [drafts_of(pools[replica.pool], scenario.run.seed, context) for replica in parts.cluster.replicas]
+        return DraftingCluster(engines, drafts, scenario.router.name(), follow_up).run(requests)
     cluster = PipelinedCluster if any(settings.stages > 1 for settings, _, _ in engines) else Cluster
     return cluster(engines, scenario.router.name(), follow_up).run(requests)
+
+
+def drafts_of(pool: Pool, seed: int, context: Any) -> Drafts:
+    """How a replica of the pool drafts."""
+    speculation = pool.speculation
+    assert speculation is not None
+    fates = build_fates(speculation.acceptance, Streams(seed), Path())  # type: ignore[arg-type]
+    nodes = speculation.k if speculation.tree is None else speculation.tree.nodes
+    lookahead = speculation.k if speculation.method in AHEAD else 0
+    controller = speculation.controller.build(context)  # type: ignore[attr-defined]
+    return Drafts(speculation.k, nodes, lookahead, fates, controller)
 
 
 def fresh_stream(simulation: Simulation) -> Any:
@@ -67,12 +93,42 @@ def compare(result: Result, expected: NaiveResult) -> None:
     totals = result.segments.totals
     assert totals.steps == len(steps)
     assert totals.tokens == sum(step.tokens for step in steps)
-    assert totals.prefill_tokens == sum(step.tokens - step.decodes for step in steps)
+    assert totals.prefill_tokens == sum(step.tokens - step.decodes - step.drafted for step in steps)
     assert totals.emitted == sum(step.emitted for step in steps)
     assert totals.busy_ps == [sum(step.duration_ps for step in replica) for replica in expected.steps]
+    compare_drafts(result, expected)
     gaps = result.segments.gaps()
     itl = sorted(expected.itl_ps)
     assert (gaps.count, gaps.total_ps, gaps.maximum_ps) == (len(itl), sum(itl), itl[-1])
     for share in (0.0, 0.1, 0.5, 0.9, 0.99):
         rank = int(share * (len(itl) - 1))
         assert gaps.order_statistic(rank) == itl[rank]
+
+
+def compare_drafts(result: Result, expected: NaiveResult) -> None:
+    """What became of drafts; nothing where nobody drafts."""
+    jobs = [expected.jobs[number] for number in result.table.column("id").tolist()]
+    for column in ("drafted_tokens", "accepted_tokens"):
+        assert result.table.column(column).tolist() == [getattr(job, column) for job in jobs]
+    drafting = [replica for replica in expected.replicas if isinstance(replica, DraftingReplica)]
+    summary = result.summary()
+    if not drafting:
+        assert summary["spec_decode_num_drafts"] is None
+        return
+    steps = [step for replica in expected.steps for step in replica]
+    drafts = sum(replica.verifying for replica in drafting)
+    assert summary["spec_decode_num_drafts"] == drafts
+    assert summary["spec_decode_num_draft_tokens"] == sum(step.drafted for step in steps)
+    assert summary["spec_decode_num_accepted_tokens"] == sum(step.accepted for step in steps)
+    stood = [sum(column) for column in zip(*(replica.by_position for replica in drafting), strict=True)]
+    assert summary["acceptance_rate_per_position"] == ([one / drafts for one in stood] if drafts else None)
+    store = result.segments.store
+    for index, replica in enumerate(expected.replicas):
+        mine = store.column("replica") == index
+        for column, counted in (
+            ("drafted", [step.drafted for step in replica.steps]),
+            ("accepted", [step.accepted for step in replica.steps]),
+            ("draft_ps", [step.price.draft_ps for step in replica.steps]),
+            ("held", [step.held for step in replica.steps]),
+        ):
+            assert store.column(column)[mine].tolist() == counted, column

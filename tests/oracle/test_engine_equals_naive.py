@@ -40,22 +40,17 @@ class Drive:
         self.prompts = [0] * len(case.replicas)
         self.requests: dict[int, Request] = {}
         self.executors: list[Any] = [
-            (PipelinedExecutor if engine_settings.stages > 1 else Executor)(
-                self.env,
-                index,
-                price,
-                engine_settings,
-                scheduler,
-                self.log,
-                self.on_finished,
-                stepping=stepping,
-                gpus=1,
-                strict=stepping == EVERY_OPERATION,
-            )
-            for index, (engine_settings, price, scheduler) in enumerate(case.parts())
+            self.engine(index, *parts, stepping) for index, parts in enumerate(case.parts())
         ]
         for request in case.requests():
             self.arrive(request)
+
+    def engine(self, index: int, engine_settings: Any, price: Any, scheduler: Any, stepping: str) -> Any:
+        kind = PipelinedExecutor if engine_settings.stages > 1 else Executor
+        return kind(
+            self.env, index, price, engine_settings, scheduler, self.log, self.on_finished, stepping=stepping, gpus=1,
+            strict=stepping == EVERY_OPERATION,
+        )  # fmt: skip
 
     def arrive(self, request: Request) -> None:
         self.requests[request.id] = request
@@ -99,7 +94,7 @@ def as_logged(step: Step) -> LoggedStep:
         start_ps=step.start_ps,
         duration_ps=step.duration_ps,
         tokens=step.tokens,
-        prefill_tokens=step.tokens - step.decodes,
+        prefill_tokens=step.tokens - step.decodes - step.drafted,
         emitted=step.emitted,
         decodes=step.decodes,
         decode_context=-1 if step.chunks else step.context,

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from tests.oracle.levels import at_level, check_levels, resolved, simulate
-from tests.oracle.naive_scenarios import compare, fresh_stream
+from tests.oracle.naive_scenarios import compare, naive
 from tests.oracle.tight_scenarios import TIGHT
-from tests.reference.naive_engine import Cluster
 
 import servetwin
 from servetwin.engine.protocols import STEPPING
 from servetwin.physics.jitter import StepNoise
 from servetwin.physics.protocols import Phase, StepPrice, StepShape
-from servetwin.scenario.build import build
 from servetwin.scenario.schema import Scenario
 from servetwin.streams import Streams
 
@@ -64,16 +62,12 @@ class _Noisy:
         return self._step_time.phases(shape)
 
 
-def _naive(scenario: Scenario) -> Any:
-    parts = build(scenario)
-    context: Any = type("Context", (), {"streams": Streams(0), "replicas": 1, "seats": 1})
-    engines = []
-    for index, replica in enumerate(parts.cluster.replicas):
-        noise = StepNoise(scenario.physics.jitter, Streams(scenario.run.seed).generator("jitter", index))
-        scheduling = parts.scenario.cluster.pools[replica.pool].engine.scheduling
-        executor = replica.executor
-        engines.append((executor.settings, _Noisy(executor._step_time, noise), scheduling.build(context)))
-    return Cluster(engines, scenario.router.name()).run(list(fresh_stream(parts)))
+def naive_with_noise(scenario: Scenario) -> Any:
+    def noisy(index: int, step_time: Any) -> _Noisy:
+        generator = Streams(scenario.run.seed).generator("jitter", index)
+        return _Noisy(step_time, StepNoise(scenario.physics.jitter, generator))
+
+    return naive(scenario, noisy)
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -87,7 +81,7 @@ def test_the_naive_engine_agrees(model: str, asynchronous: bool) -> None:
     )  # fmt: skip
     _, result = simulate(scenario)
     assert result.summary()["preemptions"] > 0
-    compare(result, _naive(scenario))
+    compare(result, naive_with_noise(scenario))
 
 
 def test_noise_widens_the_gaps_and_nothing_else(tmp_path: Path) -> None:

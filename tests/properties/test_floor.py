@@ -236,7 +236,7 @@ def test_price_is_affine_and_its_parts_add_up(
     except CapacityError:
         return
     shape = step(contexts, chunks, prices.windows)
-    shape.width = width
+    shape.drafted = len(contexts) * (width - 1)
     shape.tokens = shape.padded_tokens = len(contexts) * width + sum(new for new, _ in chunks)
     price = prices.price(shape)
     assert price.total_ps == price.compute_ps + price.memory_ps + price.communication_ps + price.host_ps
@@ -251,7 +251,7 @@ def test_price_is_affine_and_its_parts_add_up(
     # The same shape a few steps later, as long as every decode that grows keeps growing.
     for later in (1, 7):
         grown = step(contexts, chunks, prices.windows)
-        grown.width, grown.tokens, grown.padded_tokens = width, shape.tokens, shape.padded_tokens
+        grown.drafted, grown.tokens, grown.padded_tokens = shape.drafted, shape.tokens, shape.padded_tokens
         grown.context = tuple(c + later * g for c, g in zip(shape.context, shape.growing, strict=True))
         again = prices.price(grown)
         assert again.total_ps == price.total_ps + later * price.growth_ps

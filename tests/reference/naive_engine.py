@@ -50,6 +50,10 @@ class Job:
         self.preemptions = 0
         self.outcome = "unfinished"
         self.token_ps: list[int] = []
+        # When a step's tokens became visible: one stamp for each step that yielded some.
+        self.chunk_ps: list[int] = []
+        self.drafted_tokens = 0
+        self.accepted_tokens = 0
         # Tokens by what happened to them, for the tests of the naive engine itself.
         self.scheduled_tokens = 0
         self.found_tokens = 0
@@ -59,7 +63,8 @@ class Job:
         self.computed = 0
         self.computed_at_preemption = 0
         self.tokens_in_flight = 0
-        self.decodes_in_flight = 0
+        # Those of them that decode steps yield.
+        self.decoded_in_flight = 0
         self.blocks: list[Block] = []
         self.contents: list[int] = []
         self.victim_key: Any = None
@@ -78,7 +83,7 @@ class Job:
 
     def gaps(self) -> list[int]:
         """The inter-token latencies [ps], in order."""
-        return [later - earlier for earlier, later in zip(self.token_ps, self.token_ps[1:], strict=False)]
+        return [later - earlier for earlier, later in zip(self.chunk_ps, self.chunk_ps[1:], strict=False)]
 
     def token(self, position: int) -> tuple[Any, int]:
         """The identity of the token at ``position``: the stream that it comes from and its place in that stream."""
@@ -205,13 +210,29 @@ class Pool:
 
 @dataclass
 class Entry:
-    """One request in one step."""
+    """One request in one step: ``gain`` is how many output tokens it gets from it."""
 
     job: Job
     tokens: int
     before: int
     decode: bool
-    emits: bool
+    gain: int
+    drafted: int = 0
+    accepted: int = 0
+
+
+class Plan(list[Entry]):
+    """A step that is planned.
+
+    Attributes:
+        drafts: tokens that it drafts at its end, per request.
+        held: tokens of KV cache in use when it was planned, its own included.
+        released: what requests had released until then by finishing.
+    """
+
+    drafts = 0
+    held = 0
+    released = 0
 
 
 @dataclass
@@ -228,6 +249,9 @@ class Step:
     visible_ps: int
     price: StepPrice
     ids: tuple[int, ...]
+    drafted: int = 0
+    accepted: int = 0
+    held: int = -1
 
 
 class Replica:
@@ -246,8 +270,10 @@ class Replica:
         self.waiting_keys: dict[int, Any] = {}
         self.entered = 0
         self.running: list[Job] = []
-        self.pipeline: list[list[Entry]] = []
+        self.pipeline: list[Plan] = []
         self.current: list[Entry] | None = None
+        #: Tokens of KV cache that finished requests have released so far, what others still use not counted.
+        self.released = 0
         self.last_queued_ps = 0
         self.last_visible_ps = 0
         self.steps: list[Step] = []
@@ -302,17 +328,18 @@ class Replica:
         elif self.front_end:
             self.cluster.push(self.front_end[0].queued_ps, BOUNDARY, self.index, self)
 
-    def start(self, entries: list[Entry], now: int) -> None:
+    def start(self, entries: Plan, now: int) -> None:
         shape = self.shape(entries)
         price = self.step_time.price(shape)
         end = now + price.total_ps
         visible = max(end + self.settings.output_ps_per_request * len(entries), self.last_visible_ps)
         self.last_visible_ps = visible
-        emitted = sum(entry.emits for entry in entries)
+        emitted = sum(entry.gain for entry in entries)
         ids = tuple(entry.job.id for entry in entries)
         self.steps.append(
             Step(now, price.total_ps, shape.tokens, shape.decodes, shape.chunks, shape.context[0], emitted, visible,
-                 price, ids)
+                 price, ids, shape.drafted, sum(entry.accepted for entry in entries),
+                 entries.held + entries.released - self.released)
         )  # fmt: skip
         self.current = entries
         self.cluster.push(end, BOUNDARY, self.index, self)
@@ -321,11 +348,12 @@ class Replica:
         visible = self.steps[-1].visible_ps
         for entry in entries:
             job = entry.job
-            job.decodes_in_flight -= entry.decode
-            if not entry.emits:
+            if not entry.gain:
                 continue
-            job.tokens_in_flight -= 1
-            job.token_ps.append(visible)
+            job.decoded_in_flight -= entry.gain * entry.decode
+            job.tokens_in_flight -= entry.gain
+            job.token_ps += [visible] * entry.gain
+            job.chunk_ps.append(visible)
             if job.prefill_done_ps < 0:
                 job.prefill_done_ps = now
             if job.produced == job.output:
@@ -335,7 +363,9 @@ class Replica:
         if job in self.running:
             self.running.remove(job)
             assert job.computed == job.prompt + job.output - 1
+            before = job.computed + self.used()
             self.pool.release(job, job.computed)
+            self.released += before - self.used()
         else:
             self.waiting.remove(job)
         job.outcome = "completed"
@@ -343,15 +373,23 @@ class Replica:
 
     # -- a plan ----------------------------------------------------------------------------------------------
 
-    def plan(self, now: int) -> tuple[list[Entry], bool]:
+    def plan(self, now: int) -> tuple[Plan, bool]:
         """The next step, and whether somebody was preempted for it."""
-        step: list[Entry] = []
+        step = Plan()
         budget, preempted = self.plan_running(step, self.settings.max_num_batched_tokens)
         for entry in step:
             self.pool.fill(entry.job)
         if not preempted:
             self.plan_waiting(step, budget, now)
+        step.held = self.used() + sum(entry.drafted + 1 - entry.gain for entry in step if entry.decode)
+        step.released = self.released
         return step, preempted
+
+    def used(self) -> int:
+        """Tokens in the KV cache, those of shared blocks counted once."""
+        blocks = {block.number: block for job in self.running for block in job.blocks}
+        shared = sum(len(block.users) - 1 for block in blocks.values())
+        return sum(job.computed for job in self.running) - shared * self.settings.block_size
 
     def plan_running(self, step: list[Entry], budget: int) -> tuple[int, bool]:
         """Pass 1. The budget that is left, and whether somebody was preempted."""
@@ -364,11 +402,12 @@ class Replica:
                 index += 1
                 continue
             decode = job.computed >= job.target
-            want = 1 if decode else job.target - job.computed
-            if threshold > 0:
+            want = self.decode_tokens(job) if decode else job.target - job.computed
+            if threshold > 0 and not decode:
                 want = min(want, threshold)
             want = min(want, budget)
-            while self.pool.needed(job, job.computed + want) > len(self.pool.free):
+            slots = job.computed + want + (self.lookahead if decode else 0)
+            while self.pool.needed(job, slots) > len(self.pool.free):
                 victim = self.victim()
                 preempted = True
                 if self.keeps_blocks(victim):
@@ -378,11 +417,22 @@ class Replica:
                 budget += self.preempt(victim, step)
                 if victim is job:
                     return budget, preempted
-            self.pool.allocate(job, job.computed + want)
+            self.pool.allocate(job, slots)
             self.schedule(job, want, step)
             budget -= want
             index += 1
         return budget, preempted
+
+    #: Slots that a request holds beyond those of its step while it decodes.
+    lookahead = 0
+
+    def decode_tokens(self, job: Job) -> int:
+        """Tokens that a job that decodes has in a step, if the budget lets it."""
+        return 1
+
+    def found(self, job: Job) -> int:
+        """Tokens of a waiting job that need not be computed."""
+        return self.pool.lookup(job, job.target)
 
     def passed_over(self, job: Job, step: list[Entry]) -> bool:
         """Whether a running job gets nothing in this step, whatever there is: its last token is on the way."""
@@ -399,7 +449,7 @@ class Replica:
             job = self.waiting[0]
             assert job.tokens_in_flight == 0
             job.target = job.prompt + job.produced
-            found = self.pool.lookup(job, job.target)
+            found = self.found(job)
             want = job.target - found
             if settings.long_prefill_token_threshold > 0:
                 want = min(want, settings.long_prefill_token_threshold)
@@ -431,13 +481,20 @@ class Replica:
         self.running.append(job)
 
     def schedule(self, job: Job, want: int, step: list[Entry]) -> None:
-        decode = job.computed >= job.target
-        entry = Entry(job, want, job.computed, decode, emits=decode or job.computed + want == job.target)
-        job.computed += want
+        if job.computed >= job.target:
+            entry = self.decoding(job, want)
+            job.computed += entry.gain
+            job.decoded_in_flight += entry.gain
+        else:
+            entry = Entry(job, want, job.computed, decode=False, gain=int(job.computed + want == job.target))
+            job.computed += want
         job.scheduled_tokens += want
-        job.tokens_in_flight += entry.emits
-        job.decodes_in_flight += decode
+        job.tokens_in_flight += entry.gain
         step.append(entry)
+
+    def decoding(self, job: Job, want: int) -> Entry:
+        """What a job that decodes gets from ``want`` tokens."""
+        return Entry(job, want, job.computed, decode=True, gain=1)
 
     def victim(self) -> Job:
         last = self.running[-1]
@@ -454,13 +511,13 @@ class Replica:
                 returned = entry.tokens
                 job.computed = entry.before
                 job.scheduled_tokens -= entry.tokens
-                job.tokens_in_flight -= entry.emits
-                job.decodes_in_flight -= entry.decode
+                job.tokens_in_flight -= entry.gain
+                job.decoded_in_flight -= entry.gain * entry.decode
         step[:] = [entry for entry in step if entry.job is not job]
         self.running.remove(job)
         job.computed_at_preemption = job.computed
         job.lost_tokens += job.computed
-        self.pool.release(job, job.computed - job.decodes_in_flight)
+        self.pool.release(job, job.computed - job.decoded_in_flight)
         job.computed = 0
         job.preemptions += 1
         self.enter_queue(job, preempted=True)

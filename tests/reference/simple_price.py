@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from servetwin.physics.protocols import Phase, StepPrice, StepShape
+from servetwin.physics.protocols import DRAFT, Phase, StepPrice, StepShape
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,35 @@ class PipelinePrice:
 
     def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
         return float(tokens + attended), float(requests + context)
+
+
+@dataclass(frozen=True)
+class DraftingPrice(AffinePrice):
+    """An affine price with rows of logits for drafts, and drafting at the end of a step.
+
+    Attributes:
+        row: per drafted token, counted as memory [ps].
+        draft: per pass of the drafter [ps].
+        draft_request: per pass and request [ps].
+        draft_context: per pass and KV token of the decodes [ps].
+    """
+
+    row: int = 0
+    draft: int = 0
+    draft_request: int = 0
+    draft_context: int = 0
+
+    def price(self, shape: StepShape) -> StepPrice:
+        price = super().price(shape)
+        drafting = shape.drafts * (
+            self.draft + self.draft_request * shape.requests + self.draft_context * shape.context[0]
+        )
+        return StepPrice(
+            price.compute_ps, price.memory_ps + self.row * shape.drafted, price.communication_ps, price.host_ps,
+            price.compute_growth_ps, price.memory_growth_ps, drafting,
+            shape.drafts * self.draft_context * shape.growing[0],
+        )  # fmt: skip
+
+    def phases(self, shape: StepShape) -> list[Phase]:
+        drafting = self.price(shape).draft_ps
+        return [*super().phases(shape), Phase(DRAFT, "hbm", max(1, shape.drafts), drafting)]

@@ -115,7 +115,6 @@ class DraftBatch(DecodeBatch):
         if request.fate is None:
             request.fate = self._fates.of(request)
         request.join_step = self.step
-        self._joins = request.joined = self._joins + 1
         self.size += 1
         reads = request.computed + 1
         self.context += reads
@@ -321,7 +320,10 @@ class DraftBatch(DecodeBatch):
         """Requests have another number of drafts from the next step on."""
         self.drafts = self.made
         self.version += 1
-        for request in self.members():
+        requests = self.members()
+        # Whoever finishes later than before must not be found under its old step.
+        self.finishes.clear()
+        for request in requests:
             self._settle(request)
             self._read(request)
 
@@ -376,6 +378,8 @@ class DraftBatch(DecodeBatch):
                 computed += gain
                 position += gain
                 at += 1
+        # A number of its own for each reading, so that what an older one said about the end is stale.
+        self._joins = request.joined = self._joins + 1
         heappush(self.finishes, (self.step + len(reading.gained), request.joined, request))
 
     def _room(self, length: int) -> tuple[list[int], list[int]]:
@@ -409,7 +413,8 @@ class DraftBatch(DecodeBatch):
                 drafts = min(drafts, self._controller.limit(known))
             tokens = self._verified(drafts)
             if step == self.step and 0 <= self._trimmed < tokens:
-                drafts = tokens = self._trimmed
+                tokens = self._trimmed
+                drafts = min(drafts, tokens)
             accepted = min(matches[position], drafts)
             gain = min(accepted + 1, output - position)
             if limited and tokens:

@@ -333,7 +333,7 @@ class Executor(EngineProcess):
         """
         rank = self.rank
         rank.retire()
-        if rank.settled(begun_ps) and rank.batch.new_blocks(1) <= rank.pool.free:
+        if rank.settled(begun_ps) and rank.fits_decodes():
             self._put_off = True
         else:
             rank.plan_late(begun_ps)

@@ -197,6 +197,11 @@ class Rank:
         self.ended = lane.ended
         self.next_output = lane.next_output
 
+    def fits_decodes(self) -> bool:
+        """Whether blocks and budget serve a step of today's decodes."""
+        batch = self.batch
+        return batch.new_blocks(1) <= self.pool.free and batch.tokens() <= self.settings.max_num_batched_tokens
+
     def plan_decodes(self) -> None:
         """Plan a step of today's decodes, which is all that the plan of an earlier instant would have found."""
         if self.batch.size:

@@ -69,7 +69,7 @@ class StepShape:
     @property
     def width(self) -> float:
         """Tokens per decoding request: 1, or 1 + K where every one verifies K drafts; their mean otherwise."""
-        return 1.0 + self.drafted / self.decodes if self.drafted else 1.0
+        return 1.0 + self.drafted / self.decodes if self.drafted and self.decodes else 1.0
 
     def sharing(self, link_share: float) -> StepShape:
         """The same with another share of the links."""

@@ -41,7 +41,10 @@ def price_drafts(
         return LookupDrafting(calibration)
     share = parts.draft_tensor
     own = replace(parts, tensor=share, weights=parts.draft_weights, drafter=None)
-    prices = price_steps(scenario, own, drafter.model, span if share == parts.tensor else None, health)
+    # Whatever the model samples, a drafter takes its likeliest tokens (vLLM ``v1/spec_decode/eagle.py``).
+    prices = price_steps(
+        scenario, own, drafter.model, span if share == parts.tensor else None, health, sampling="greedy"
+    )
     return ModelDrafting(
         prices,
         once=products(drafter.once, share, machine),

@@ -35,7 +35,7 @@ _OTHER_NAMES = {
 }  # fmt: skip
 """What other programs and people call our fields and values."""
 
-_NOT_TELLING = ("name", "policy", "value", "values", "min", "max", "mean", "std", "tokens", "path", "file")
+_NOT_TELLING = ("name", "policy", "value", "values", "min", "max", "mean", "std", "tokens", "path", "file", "rate")
 """Fields that say nothing without the part that they stand in."""
 
 

@@ -27,7 +27,7 @@ TABLES = "tables"
 
 def price_steps(
     scenario: Scenario, parts: PoolParts, model: ModelSpec | None = None, span: Span | None = None,
-    health: Health = HEALTHY,
+    health: Health = HEALTHY, sampling: str | None = None,
 ) -> RooflineStepTime:  # fmt: skip
     """The step time of a pool, by the scenario's ``physics.backend``, slowed down by ``cluster.slowdown``.
 
@@ -37,6 +37,7 @@ def price_steps(
         model: the part of its model to price, a stage of a pipeline; None = all of it, as if there were one stage.
         span: how the GPUs of a replica lie; in one link domain if not given.
         health: of the slowest GPU, for which the others wait.
+        sampling: how tokens are chosen; None = as the workload says.
 
     Raises:
         ScenarioError, CatalogError: the tables are not installed, or have nothing for the GPU.
@@ -48,7 +49,7 @@ def price_steps(
         "tensor": parts.tensor,
         "weights": parts.weights,
         "kv_cache": parts.kv_cache,
-        "sampling": scenario.workload.sampling,
+        "sampling": sampling or scenario.workload.sampling,
         "calibration": calibration,
         "context": parts.context,
         "uneven_heads": parts.uneven_heads,

@@ -88,7 +88,13 @@ def _with_files(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data, with the hash of a file's content in place of its path."""
     mapping = to_mapping(scenario)
     mapping["workload"] = _with_content(mapping["workload"])
-    for owner in (mapping, *mapping["cluster"].get("pools", ())):
+    pools = mapping["cluster"].get("pools", ())
+    drafting = [pool["speculation"] for pool in pools if "speculation" in pool]
+    for speculation in drafting:
+        acceptance = speculation["acceptance"]
+        if "recorded" in acceptance:
+            acceptance["recorded"] = _file_hash(Path(acceptance["recorded"]))
+    for owner in (mapping, *pools, *drafting):
         if isinstance(owner.get("model"), dict):
             owner["model"].pop("_name_or_path", None)
         if owner.get("hardware", "").endswith((".yaml", ".yml", ".json")):

@@ -215,5 +215,5 @@ def test_the_audit_counts_every_micro_batch(pipeline: Run) -> None:
     assert [lane.batch.size for lane in rank.lanes] == [1, 1]
     audit_rank(rank, 0)
     rank.lanes[1].batch.context += 1
-    with pytest.raises(InvariantError, match="the context read by the next step of micro-batch 1"):
+    with pytest.raises(InvariantError, match="the context of the decodes of micro-batch 1"):
         audit_rank(rank, 0)

@@ -155,7 +155,7 @@ def test_experts_of_four_bits_may_meet_activations_of_eight() -> None:
 def test_verifying_drafts_costs_rows_of_logits() -> None:
     price = prices()
     plain = price.price(decode(price, 32, 500))
-    verify = price.price(decode(price, 32, 500, width=4, tokens=128, padded_tokens=128))
+    verify = price.price(decode(price, 32, 500, drafted=96, tokens=128, padded_tokens=128))
     assert plain.total_ps < verify.total_ps < 2 * plain.total_ps
     assert verify.growth_ps == plain.growth_ps
 
@@ -182,7 +182,7 @@ def test_the_logits_of_all_ranks_are_gathered() -> None:
     # A chunk has one row, a verified draft one per token.
     chunk = StepShape(2_000, 2_000, False, 1, 0, (0,), (0,), ((2_000, 0),))
     assert part(price, chunk, "gather") < 12
-    drafts = decode(price, 16, 500, width=4, tokens=64, padded_tokens=64)
+    drafts = decode(price, 16, 500, drafted=48, tokens=64, padded_tokens=64)
     assert part(price, drafts, "gather") == part(price, decode(price, 64, 500), "gather")
     assert part(prices("llama-3.1-8b"), chunk, "gather") == 0
 

@@ -46,7 +46,7 @@ def step(
     return StepShape(
         tokens, tokens, not chunks, batch + len(chunks), batch,
         tuple(batch * (context if kind is None else min(context, kind)) for kind in kinds),
-        tuple(batch if kind is None or context < kind else 0 for kind in kinds), chunks, width,
+        tuple(batch if kind is None or context < kind else 0 for kind in kinds), chunks, batch * (width - 1),
     )  # fmt: skip
 
 

@@ -17,11 +17,9 @@ from servetwin.scenario.store import to_yaml
     [
         ("control", {"control": {"autoscaler": {}}}),
         ("cluster.transfer", {"cluster": {"transfer": {"mode": "pull"}}}),
-        ("cluster.speculation", {"cluster": {"speculation": {"method": "eagle3", "k": 3}}}),
         ("cluster.kv_tiers", {"cluster": {"kv_tiers": [{"kind": "cpu"}]}}),
         ("cluster.parallel.data", {"cluster": {"parallel": {"data": 8}}}),
         ("cluster.pools.0.parallel.expert", {"cluster": {"pools": [{"name": "a", "parallel": {"expert": 8}}]}}),
-        ("cluster.pools.0.speculation", {"cluster": {"pools": [{"name": "a", "speculation": {"method": "ngram"}}]}}),
         ("cluster.pools.0.role", {"cluster": {"pools": [{"name": "a", "role": "decode"}]}}),
     ],
 )  # fmt: skip
