@@ -20,7 +20,7 @@ class Fate:
     """How drafts for one request would fare, by where in its output they begin.
 
     A step that begins when ``p`` of its output tokens are there has drafts of the tokens ``p``, ``p + 1``, …, and reads
-    its fate at ``p``, whatever happened before: so any number of drafts, and any history of it, is a reading of the same
+    its fate at ``p``, whatever happened before: any number of drafts, and any history of it, is a reading of the same
     fate, and scenarios that draft differently stay comparable.
 
     Attributes:

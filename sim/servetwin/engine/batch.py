@@ -240,7 +240,7 @@ class DecodeBatch:
         return steps
 
     def advance(self, steps: int) -> int:
-        """``steps`` more steps of the same composition have been planned; returns the output tokens of their decodes."""
+        """``steps`` more steps of the same composition are planned; returns the output tokens of their decodes."""
         gained = self.size * steps
         self.step += steps
         self.context += gained

@@ -246,12 +246,10 @@ class DraftBatch(DecodeBatch):
     def steps_within(self, free: int, limit: int) -> int:
         """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
         place = self.step - self._origin
-        steps = 0
-        for need in self._blocks[place : place + limit]:
+        for steps, need in enumerate(self._blocks[place : place + limit]):
             free -= need
             if free < 0:
                 return steps
-            steps += 1
         return limit
 
     def _within_budget(self, limit: int) -> int:

@@ -64,8 +64,7 @@ class Policy(BaseModel):
 
     @abstractmethod
     def build(self, context: PolicyContext) -> Any:
-        """The ``Scheduler``, ``Router``, ``Admission`` or ``DraftController`` that decides, a new one for every engine or
-        gateway."""
+        """The ``Scheduler``, ``Router``, ``Admission`` or ``DraftController``: one for every engine or gateway."""
 
     @model_serializer(mode="wrap")
     def _with_name(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _speedups(scores: Mapping[str, Any]) -> list[str]:
     wrong = [point for row in found.values() for point in row["wrong_side"]]
     if wrong:
         parts += [
-            "A gain that is predicted to be a loss, or the other way round, where the measurement is more than 0.05 from 1:",
+            "A gain predicted to be a loss, or the other way round, where the measurement is more than 0.05 from 1:",
             "\n".join(
                 f"- `{point['id']}` {point['stage']}: {point['predicted']:.3f}, measured {point['measured']:.3f}"
                 for point in wrong
@@ -146,8 +146,8 @@ def _speedups(scores: Mapping[str, Any]) -> list[str]:
         ]
     if scores["rates"]:
         parts += [
-            "Acceptance inferred, one number a series: how often a drafted token stands after all before it; of methods "
-            "that find drafts in the text, how often the first one does.",
+            "Acceptance inferred, one number a series: how often a drafted token stands after all before it; of "
+            "methods that find drafts in the text, how often the first one does.",
             table(("series", "acceptance"), [(name, f"{rate:.3f}") for name, rate in scores["rates"].items()]),
         ]
     return parts

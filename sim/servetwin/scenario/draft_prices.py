@@ -18,8 +18,8 @@ from servetwin.specs.span import Span
 
 
 def price_drafts(
-    scenario: Scenario, parts: PoolParts, speculation: Speculation, graph_sizes: Sequence[int], span: Span | None = None,
-    health: Health = HEALTHY,
+    scenario: Scenario, parts: PoolParts, speculation: Speculation, graph_sizes: Sequence[int],
+    span: Span | None = None, health: Health = HEALTHY,
 ) -> Drafting:  # fmt: skip
     """What drafting takes at the end of a step, by the same physics as the steps of the model.
 

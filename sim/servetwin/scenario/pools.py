@@ -10,8 +10,8 @@ from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_context, check_tensor
 from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
 from servetwin.scenario.advice import DEGREE, MostGpus, most_gpus, placed_in
-from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.drafters import drafter_parts
+from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec

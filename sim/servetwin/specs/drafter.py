@@ -12,7 +12,7 @@ SEQUENTIAL, PARALLEL, HEADS, LOOKUP = "sequential", "parallel", "heads", "lookup
 """How tokens are drafted: one pass for each; all in one pass; by heads on the hidden state; found in the text."""
 
 EAGLE3_VOCAB = 32_000
-"""Tokens that the published heads of EAGLE-3 can draft (``draft_vocab_size`` of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B)."""
+"""Tokens that published heads of EAGLE-3 can draft (``draft_vocab_size`` of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Inference:
 class SpeedupTrial(Trial):
     """A series of speed-ups: one way to draft, one data set, several batch sizes.
 
-    ``scenario`` has neither drafts nor requests.
+    ``scenario`` has no drafts, and its requests are one prompt.
 
     Attributes:
         speculation: the scenario's ``speculation``, without ``acceptance``.
@@ -134,7 +134,9 @@ class _Bench:
         """Mean tokens per second of batches of so many copies, with drafts over without."""
         if batch not in self._plain:
             self._plain[batch] = self._throughput(batch, None)
-        drafted = self._throughput(batch, {**self._trial.speculation, "acceptance": {**self._recording, "repeat": batch}})
+        drafted = self._throughput(
+            batch, {**self._trial.speculation, "acceptance": {**self._recording, "repeat": batch}}
+        )
         return drafted / self._plain[batch]
 
     def infer(self, inference: Inference) -> float:
@@ -183,7 +185,9 @@ class _Bench:
             )
             file.write_text("".join(lines), encoding="utf-8")
         columns = {"arrival_s": "t", "prompt_tokens": "p", "output_tokens": "o"}
-        raw["workload"]["trace"] = {"path": str(file), "format": "columns", "columns": columns}
+        trace = {"path": str(file), "format": "columns", "columns": columns}
+        raw["workload"] = {"trace": trace, "sampling": raw["workload"]["sampling"]}
+        raw["run"] = {}
         requests = self._simulate(raw).requests().sort_values("request_id", kind="stable", ignore_index=True)
         groups = requests.groupby(requests.index // batch)
         # From when the engine has them: the benchmark calls it in its own process.

@@ -40,7 +40,8 @@ def speedup_scores(todo: Plan, entries: Iterable[Entry], outcomes: Mapping[int, 
         how = acceptance.get((entry.case_index, entry.stage))
         if how is not None and entry.metric == SPEEDUP and entry.scored and entry.predicted is not None:
             groups.setdefault(how, []).append((entry, entry.predicted))
-    if not groups:
+    rates = {name: rate for trial_index in sorted(outcomes) for name, rate in outcomes[trial_index].inferred.items()}
+    if not groups and not rates:
         return {}
     scores: dict[str, Any] = {}
     for how in ("measured", "inferred"):
@@ -59,9 +60,4 @@ def speedup_scores(todo: Plan, entries: Iterable[Entry], outcomes: Mapping[int, 
                 if abs(entry.measured - 1.0) > CLEAR and (entry.measured - 1.0) * (predicted - 1.0) < 0.0
             ],
         }  # fmt: skip
-    scores["rates"] = {
-        name: rate
-        for trial_index in sorted(outcomes)
-        for name, rate in outcomes[trial_index].inferred.items()
-    }
-    return scores
+    return {**scores, "rates": rates}

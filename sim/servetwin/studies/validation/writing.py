@@ -15,7 +15,19 @@ from servetwin.studies.validation.traits import COLUMNS as TRAITS
 
 FILES = ("validate.json", "errors.csv", "report.md")
 
-_COLUMNS = ("id", "kind", "set", *TRAITS, "stage", "metric", "scored", "predicted", "measured", "error_pct", "acceptance")
+_COLUMNS = (
+    "id",
+    "kind",
+    "set",
+    *TRAITS,
+    "stage",
+    "metric",
+    "scored",
+    "predicted",
+    "measured",
+    "error_pct",
+    "acceptance",
+)
 
 
 def write(document: Mapping[str, Any], out: Path) -> None:

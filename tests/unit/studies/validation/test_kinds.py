@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.studies.validation.small_cases import case, inference_perf, sweep, table, write, write_gz
+from tests.unit.studies.validation.small_cases import case, drafts, inference_perf, sweep, table, write, write_gz
 
 from servetwin.catalog import Catalog
 from servetwin.studies.validation import Case, NotYet, RunOptions, Trial, read_case_file, trials_of
@@ -321,8 +321,12 @@ def test_aggregated_replicas_of_a_comparison_run(tmp_path: Path) -> None:
             case("a", "kv_cache", engine="llm-d 2 replicas", replicas=2, workload={"generator": "LMCache/LMBenchmark"}),
             "router",
         ),
-        (case("a", "spec_decode"), "speculative decoding"),
-        (case("a", "spec_decode_cost"), "speculative decoding"),
+        (drafts(parallel={"tp_size": 8}), "experts shared out"),
+        (drafts(workload={"dataset": "Poems"}), "lengths of prompts and answers of poems"),
+        (drafts(measured={"Lookahead": {"batch_1": {"speedup_x": 2}}}), "series of 'Lookahead'"),
+        (drafts(measured={"draft-model": {"batch_1": {"speedup_x": 2}}}), "draft model of llama-3.1-8b"),
+        (drafts(measured={"EAGLE": {"batch_2": {"speedup_x": 2}}}), "no batch of one"),
+        (case("a", "spec_decode_cost"), "nothing was measured"),
         (case("a", "quantum"), "'quantum' are not known"),
         (sweep(model="nobody/nothing-1b"), "no model 'nobody/nothing-1b'"),
         (sweep(hardware="abacus"), "no GPU 'abacus'"),

@@ -37,14 +37,14 @@ def test_every_case_has_its_place(answer: dict[str, Any]) -> None:
     scored = {row["id"] for row in answer["cases"]}
     waiting = {row["id"]: row["reason"] for row in answer["not_yet"]}
     excluded = {row["id"] for row in answer["excluded"]}
-    assert scored == {"perf", "sweep", "table", "profile", "aggregated"}
+    assert scored == {"perf", "sweep", "table", "profile", "aggregated", "drafts", "drafts-cost"}
     assert excluded == {"spoilt"}
     assert scored | set(waiting) | excluded == {fields["id"] for fields in everything()}
     assert len(scored) + len(waiting) + len(excluded) == len(everything())
     # What the scenario itself refuses is the reason; a later version that has it will run the case.
     assert "attention data parallelism" in waiting["wide"]
     assert "attention data parallelism" in waiting["spread"]
-    assert answer["counts"]["scored"] == 5
+    assert answer["counts"]["scored"] == 7
     assert answer["counts"]["not_yet"] == len(waiting)
     assert not answer["interrupted"]
 
@@ -52,7 +52,7 @@ def test_every_case_has_its_place(answer: dict[str, Any]) -> None:
 def test_the_document_is_that_of_the_interface(answer: dict[str, Any]) -> None:
     json.dumps(answer, allow_nan=False)
     assert set(answer["kinds"]) == {fields["kind"] for fields in everything()}
-    assert answer["kinds"]["spec_decode"] == {}
+    assert answer["kinds"]["spec_decode"]["speedup"]["n"] == 1
     assert answer["kinds"]["serving"]["tpot_ms.mean"]["n"] == 1
     assert set(answer["kinds"]["throughput_table"]) == {"output_throughput"}
     assert set(answer["sets"]) == {"vllm-0.15.1"}
@@ -71,7 +71,9 @@ def test_the_document_is_that_of_the_interface(answer: dict[str, Any]) -> None:
 
 def test_every_row_says_what_was_measured(answer: dict[str, Any]) -> None:
     rows = {row["id"]: row for row in answer["scores"]}
-    assert [row["id"] for row in answer["scores"]] == ["perf", "sweep", "table", "profile", "aggregated"]
+    assert [row["id"] for row in answer["scores"]] == [
+        "perf", "sweep", "table", "profile", "aggregated", "drafts", "drafts-cost",
+    ]  # fmt: skip
     assert answer["counts"]["scored"] == len(rows)
     expected = {
         "hardware": "h100-sxm", "engine": "vllm", "model": "llama-3.1-8b", "precision": "bf16", "architecture": "dense",
@@ -199,7 +201,7 @@ def test_files(tmp_path: Path, answer: dict[str, Any]) -> None:
         "| h100-sxm | tpot_ms.mean |",
         "| sweep | h100-sxm | llama-3.1-8b |",
         "other-simulator",
-        "needs speculative decoding",
+        "| inferred |",
         "`spoilt`",
     ):
         assert words in text

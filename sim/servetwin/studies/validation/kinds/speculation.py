@@ -43,7 +43,7 @@ _BUDGET = 16_384
 """Tokens of a step: vLLM's default where it is called from Python on a large GPU [tokens]."""
 
 _PROPOSALS = {"gsm8k": 0.2, "sharegpt": 0.2, "instructcoder": 0.8, "cnn-dailymail": 0.4}
-"""How often n-grams are found where nothing would be accepted: ``simulator.py`` of github.com/SpecDecode-Bench/simulator."""
+"""How often n-grams are found where none is accepted: ``simulator.py`` of github.com/SpecDecode-Bench/simulator."""
 
 _LENGTHS = {"gsm8k": (94, 166), "sharegpt": (355, 560), "instructcoder": (171, 180), "cnn-dailymail": (900, 350)}
 """Prompt and answer [tokens] of models that were not recorded: those of Llama-3.1-8B, without the answers that reached
@@ -94,8 +94,7 @@ class SpeculationCost(Kind):
                 stage = f"{name} {requests}"
                 points.append(Point(stage, {"tpot_ms.mean": float(milliseconds)}))
                 steps[stage] = (int(requests[1:]), context, less)
-        workload = {"arrivals": {"process": "all-at-once"}, "prompts": 1, "outputs": 1, "sampling": "greedy"}
-        scenario = parts.scenario(case.id, workload, 1)
+        scenario = parts.scenario(case.id, _one_prompt(Prompt(1, 1)), 1)
         return [StepCostTrial(scenario, tuple(points), flags=tuple(parts.flags), steps=steps)]
 
 
@@ -132,10 +131,16 @@ def _series(case: Case, parts: Parts, name: str, measured: Mapping[str, Any]) ->
     )
     parts.options = {"prefix_caching": False, "max_num_batched_tokens": _BUDGET}
     return SpeedupTrial(
-        parts.scenario(f"{case.id}-{name}", {"sampling": "greedy"}), points, flags=tuple(flags),
+        parts.scenario(f"{case.id}-{name}", _one_prompt(prompts[0]), 1), points, flags=tuple(flags),
         acceptance="measured" if inference is None else "inferred", speculation=way.speculation, batches=batches,
         prompts=prompts, inference=inference, proposal=proposal,
     )  # fmt: skip
+
+
+def _one_prompt(prompt: Prompt) -> dict[str, Any]:
+    """The workload of a batch of one."""
+    lengths = {"prompts": prompt.prompt_tokens, "outputs": prompt.output_tokens}
+    return {"arrivals": {"process": "all-at-once"}, **lengths, "sampling": "greedy"}
 
 
 def _way(case: Case, parts: Parts, name: str) -> _Way:
@@ -156,7 +161,7 @@ def _way(case: Case, parts: Parts, name: str) -> _Way:
 
 
 def _recorded_prompts(case: Case, model: str, dataset: str, method: str) -> tuple[Prompt, ...]:
-    """The prompts of a data set as they were recorded with a model, as far as the figure has them; () = not recorded."""
+    """The prompts of a data set as recorded with a model, as far as the figure has them; () = not recorded."""
     if model not in _RECORDED_MODELS or method not in _COLUMNS:
         return ()
     file = case.beside(_RECORDING.format(model=_RECORDED_MODELS[model], dataset=dataset))
@@ -218,11 +223,7 @@ def _rows(stage: str, measured: Mapping[str, Any]) -> Sequence[_Row]:
 def _one_by_one(parts: Parts, name: str) -> dict[str, Any]:
     """A scenario in which one request runs at a time."""
     parts.options = {"prefix_caching": False, "max_num_seqs": 1}
-    prompt, output = _MT_BENCH
-    workload = {
-        "arrivals": {"process": "all-at-once"}, "prompts": prompt, "outputs": output, "sampling": "greedy",
-    }  # fmt: skip
-    return parts.scenario(name, workload, 40)
+    return parts.scenario(name, _one_prompt(Prompt(*_MT_BENCH)), 40)
 
 
 def _rate(length: float, drafts: int) -> float:
