@@ -396,7 +396,8 @@ class DraftBatch(DecodeBatch):
         fate = request.fate
         assert fate is not None
         matches, proposed = fate.matches, fate.proposed
-        history = list(request.history) if limited else []
+        history: list[tuple[int, int, int]] = list(request.history) if limited else []
+        known: list[tuple[int, int]] = []
         reading.verified = verified = []
         position, output = request.produced, request.output_tokens
         step = self.step
@@ -406,7 +407,8 @@ class DraftBatch(DecodeBatch):
                 drafts = min(drafts, proposed[position])
             if limited and drafts:
                 # Made at the end of the step before, whose plan knew as much.
-                known = [(tokens, stood) for seen, tokens, stood in history if seen < step - 1 - self._depth]
+                while len(known) < len(history) and history[len(known)][0] < step - 1 - self._depth:
+                    known.append(history[len(known)][1:])
                 assert self._controller is not None
                 drafts = min(drafts, self._controller.limit(known))
             tokens = self._verified(drafts)
@@ -438,7 +440,7 @@ class DraftBatch(DecodeBatch):
             request.drafted_tokens += done * reading.tokens
         else:
             request.drafted_tokens += sum(reading.verified[:done])
-            if self._controller is not None and self._controller.per_request:
+            if self._controller is not None and self._controller.per_request and not whole:
                 self._keep_history(request, reading, done)
         reading.end = self.step
         if not whole:
@@ -447,10 +449,9 @@ class DraftBatch(DecodeBatch):
     def _keep_history(self, request: Request, reading: Reading, done: int) -> None:
         verified = reading.verified
         assert verified is not None
-        for index in range(done):
-            if verified[index]:
-                entry = (reading.start + index, verified[index], reading.accepted(index))
-                request.history = (*request.history, entry)
+        start = reading.start
+        steps = [(start + index, verified[index], reading.accepted(index)) for index in range(done) if verified[index]]
+        request.history = (*request.history, *steps)
 
     def _add(self, reading: Reading, first: int, computed: int, held: int, sign: int) -> None:
         """Add a reading from its step ``first`` on to the sums, or take it out.

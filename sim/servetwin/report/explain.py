@@ -33,6 +33,7 @@ def explanation_view(document: Mapping[str, Any]) -> Group:
     steps = _phases(document) if pipeline is None else stages_view(pipeline)
     parts: list[RenderableType] = [_heading(document), Text(), _operators(document), Text(), steps, Text()]
     parts += [_collectives(document), Text()] if pipeline is None and _exchanges(document) else []
+    parts += [_drafting(document["speculation"]), Text()] if document["speculation"] else []
     parts += [_roofline(document), Text(), _memory(document)]
     if document["warnings"]:
         parts.append(Text())
@@ -65,6 +66,8 @@ def _heading(document: Mapping[str, Any]) -> Text:
         text.append(", " if place else "")
         text.append(f"{name} {percent(share)}", style=_COLOURS[name])
     text.append(f"; the hardware allows {number(step['floor_us'] / 1000)} ms")
+    if document["speculation"]:
+        text.append(f"; then {number(document['speculation']['draft_us'] / 1000)} ms of drafting")
     return text
 
 
@@ -73,7 +76,14 @@ def _step(inputs: Mapping[str, Any]) -> str:
     parts = []
     batch, context, prefill = inputs["batch"], inputs["context"], inputs["prefill"]
     if batch:
-        verb = "decode" if batch > 1 else "decodes"
+        verified = inputs["verified_tokens_per_request"]
+        verb = (
+            f"verif{'y' if batch > 1 else 'ies'} {verified} tokens each"
+            if verified > 1
+            else "decode"
+            if batch > 1
+            else "decodes"
+        )
         parts.append(f"{_counted(batch, 'request')} {verb} at {_counted(context, 'token')} of context")
     if prefill:
         before = f" behind {context:,} computed before" if context and not batch else ""
@@ -83,13 +93,13 @@ def _step(inputs: Mapping[str, Any]) -> str:
     return f"{' and '.join(parts)}: {_counted(inputs['tokens'], 'token')}{padded}, {graph}"
 
 
-def _counted(number: int, what: str) -> str:
+def _counted(number: int, what: str, plural: str = "") -> str:
     """A number of things, in the singular where there is one.
 
     >>> _counted(1, "token"), _counted(2000, "token")
     ('1 token', '2,000 tokens')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what if number == 1 else plural or f'{what}s'}"
 
 
 def _operators(document: Mapping[str, Any]) -> Table:
@@ -151,6 +161,36 @@ def _collectives(document: Mapping[str, Any]) -> Text:
     return text
 
 
+def _drafting(speculation: Mapping[str, Any]) -> Table:
+    """What drafting takes, and from how many tokens of a step on it pays."""
+    table = facts()
+    passes = " · ".join(
+        f"{_counted(one['count'], 'pass', 'passes')} of {number(one['us'] / one['count'])} µs"
+        for one in speculation["passes"]
+    )
+    drafts = _counted(speculation["drafts"], "token")
+    table.add_row(
+        "drafting",
+        f"{number(speculation['draft_us'])} µs",
+        f"{drafts} by {printable(speculation['drafter'])}: {passes}",
+    )
+    without = f"without speculation {number(speculation['plain_us'] / 1000)} ms"
+    table.add_row("step with drafting", f"{number(speculation['total_us'] / 1000)} ms", without)
+    pays_from, tokens = speculation["pays_from_tokens"], speculation["tokens_per_step"]
+    if pays_from is None:
+        return table
+    yields = "as recorded" if tokens is None else f"{tokens:.2f} at this acceptance"
+    table.add_row("pays from", f"{pays_from:.2f} tokens", f"per request and step; {yields}")
+    if speculation["speedup"] is not None:
+        gain = speculation["speedup"]
+        table.add_row(
+            "speed-up",
+            Text(f"{gain:.2f}", style="green" if gain > 1 else "red"),
+            "of decoding, where all requests have drafts",
+        )
+    return table
+
+
 def _roofline(document: Mapping[str, Any]) -> Table:
     intensity = document["intensity"]
     table = facts()
@@ -191,6 +231,8 @@ def _memory(document: Mapping[str, Any]) -> Table:
     used = "" if utilization is None else f"of which the engine may use {percent(utilization)}"
     table.add_row("memory, one GPU" if _alike(document) else "memory, fullest GPU", gib(memory["gpu_bytes"]), used)
     table.add_row("weights", gib(memory["weights_bytes"]), "")
+    if memory["drafter_bytes"]:
+        table.add_row("of it the drafter", gib(memory["drafter_bytes"]), "")
     per_token = memory["kv_bytes_per_token"] / 1024
     rest = "KV cache" if per_token else "left over"
     why = "as num_gpu_blocks_override says" if utilization is None else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from servetwin.acceptance.resolve import resolve_acceptance
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
+from servetwin.policies.speculation import DraftPolicy
 from servetwin.scenario.speculation import OWN_MODEL, Speculation
 from servetwin.specs import ModelSpec
 from servetwin.specs.drafter import (
@@ -82,6 +83,11 @@ def _drafter(speculation: Speculation, model: ModelSpec, path: str, catalog: Cat
             f"model has no effect: the drafter of {method} follows from the model", path=f"{path}.model", found=named,
             allowed=f"left out; or method: {' or '.join(OWN_MODEL)}",
         )  # fmt: skip
+    if method == "mtp" and not model.mtp_parameters:
+        raise CapacityError(
+            f"{model.name} has no module for multi-token prediction", path=f"{path}.method", found=method,
+            allowed="a model whose mtp_parameters are not 0, or another method",
+        )  # fmt: skip
     return _OF_THE_MODEL[method](model) if method in _OF_THE_MODEL else lookup(method)
 
 
@@ -106,12 +112,15 @@ def check_speculation(pool: Pool, path: str) -> None:
                 found=f"parallel.{name}: {degree}", allowed=f"parallel.{name}: 1, or no speculation",
             )  # fmt: skip
     _check_tree(speculation, path)
-    largest = speculation.controller.largest()  # type: ignore[attr-defined]
-    if largest > speculation.k:
-        raise ScenarioError(
-            "the controller names more drafts than may be made", path=f"{path}.controller", found=largest,
-            allowed=f"at most k, which is {speculation.k}", hint=f"set {path}.k to {largest}",
-        )  # fmt: skip
+    controller = speculation.controller
+    counts = controller.counts() if isinstance(controller, DraftPolicy) else {}
+    for field, count in counts.items():
+        if count > speculation.k:
+            raise ScenarioError(
+                "the controller names more drafts than may be made",
+                path=".".join(map(str, (path, "controller", *field))), found=count,
+                allowed=f"at most k, which is {speculation.k}", hint=f"set {path}.k to {max(counts.values())}",
+            )  # fmt: skip
     if speculation.method in ("ngram", "suffix", "medusa") and speculation.tensor not in (None, 1):
         raise ScenarioError(
             f"tensor has no effect: {speculation.method} has no drafter to share out", path=f"{path}.tensor",

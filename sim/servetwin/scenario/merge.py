@@ -10,6 +10,9 @@ from servetwin.workload.rules import BESIDE_TRACE
 SELECTORS = ("policy", "process", "distribution", "kind", "method", "type", "format")
 """Keys that say which kind of thing a mapping is; another kind replaces the mapping, for its fields differ."""
 
+ALTERNATIVES = ("rate", "survival", "recorded", "preset")
+"""Keys of which a mapping has one: another one replaces the mapping too."""
+
 _MODIFIERS = ("max_tokens", "ignore_eos")
 """Of what has no effect beside a trace, what says too little to replace one."""
 
@@ -34,12 +37,18 @@ def deep_merge(base: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, A
 
 def _merge_value(old: Any, new: Any) -> Any:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        if any(key in new and key in old and new[key] != old[key] for key in SELECTORS):
+        if any(key in new and key in old and new[key] != old[key] for key in SELECTORS) or _is_alternative(old, new):
             return new
         return deep_merge(old, new)
     if _is_named(old) and _is_named(new):
         return _merge_named(old, new)
     return new
+
+
+def _is_alternative(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether the new mapping has one of ``ALTERNATIVES``, and the old one another."""
+    ways = [{key for key in ALTERNATIVES if key in mapping} for mapping in (old, new)]
+    return all(ways) and ways[0] != ways[1]
 
 
 def _is_named(value: Any) -> bool:

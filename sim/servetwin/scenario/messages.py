@@ -156,7 +156,7 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         return Mistake(f"the field '{path[-1]}' is missing", path)
     if kind == "extra_forbidden":
         name, part = str(line["loc"][-1]), path[:-1]
-        if name != str(path[-1]):
+        if not path or name != str(path[-1]):
             # A text that stands for a mapping: its fields have no path of their own.
             part = path
         fields = line.get("policy_fields") or field_names(model, part, raw)

@@ -68,6 +68,17 @@ class PoolParts:
         return self.weights if self.drafter is not None and self.drafter.quantised else "auto"
 
     @property
+    def drafter_bytes(self) -> float:
+        """Weights of the drafter on one GPU [B]."""
+        drafter = self.drafter
+        return 0.0 if drafter is None else drafter.weight_bytes(self.drafts, self.draft_weights, self.draft_tensor)
+
+    @property
+    def drafter_kv_bytes(self) -> float:
+        """KV cache of the drafter per token on one GPU [B]."""
+        return 0.0 if self.drafter is None else self.drafter.kv_bytes_per_token(self.kv_cache, self.draft_tensor)
+
+    @property
     def gpus(self) -> int:
         """GPUs of a replica."""
         return self.tensor * self.context * len(self.stages)
@@ -101,9 +112,8 @@ class PoolParts:
             "uneven_heads": self.uneven_heads,
         }
         if self.drafter is not None:
-            share = self.draft_tensor
-            settings["drafter_bytes"] = self.drafter.weight_bytes(self.drafts, self.draft_weights, share)
-            settings["drafter_kv_bytes"] = self.drafter.kv_bytes_per_token(self.kv_cache, share)
+            settings["drafter_bytes"] = self.drafter_bytes
+            settings["drafter_kv_bytes"] = self.drafter_kv_bytes
         with placed_in(place, self.most, len(self.stages) * self.context):
             try:
                 return stage_rooms(self.stages, self.tensor, **settings)

@@ -16,6 +16,7 @@ from servetwin.scenario.prices import price_steps
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.specs import ModelSpec
+from servetwin.studies.explain_drafts import DraftedStep
 from servetwin.studies.explain_pipeline import StagedStep, shape_on
 from servetwin.studies.explain_replicas import OtherReplicas
 from servetwin.studies.step import Step
@@ -34,6 +35,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     Returns:
         What ``servetwin explain --json`` prints; times in microseconds, everything else of one GPU of the pool's first
         replica, as if no GPU of it were a straggler; in a pipeline, of one GPU of each stage, all stages together.
+        With speculation the step verifies drafts; what it takes and its operators are without drafting.
 
     Raises:
         ScenarioError: there is no pool of that name.
@@ -45,10 +47,14 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     others = OtherReplicas(scenario, index, parts, catalog)
     span = others.first_span
     prices = price_steps(scenario, parts, span=span)
-    shape = step.shape(prices.windows, captured(pool))
+    drafted = DraftedStep.of(scenario, pool, parts, prices, step, span)
+    shape = drafted.shape if drafted is not None else step.shape(prices.windows, captured(pool))
     staged = StagedStep(scenario, parts, prices, shape, span) if len(parts.stages) > 1 else None
     items = itemize(prices, shape, parts.gpu) if staged is None else staged.items
     priced = [prices] if staged is None else staged.prices
+    phases = [phase for one in priced for phase in one.phases(shape_on(one, prices, shape))]
+    if drafted is not None:
+        phases += drafted.drafting.phases(shape)
     memory = _memory(pool, parts, place, step)
     notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains"))
     slow = others.stragglers(shape)
@@ -57,9 +63,9 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
         "step": _columns(items) | {"floor_us": _intensity(items, parts)["floor_us"]},
         "phases": [
             {"kind": phase.kind, "resource": phase.resource, "count": phase.count, "us": phase.ps / PS_PER_US}
-            for one in priced
-            for phase in one.phases(shape_on(one, prices, shape))
+            for phase in phases
         ],
+        "speculation": None if drafted is None else drafted.document(),
         "pipeline": None if staged is None else staged.document(pool, _rooms(pool, parts, place)),
         "operators": [_operator(item, sum(one.total_ps for one in items)) for item in items],
         "stragglers": slow,
@@ -112,6 +118,7 @@ def _inputs(scenario: Scenario, pool: Pool, parts: PoolParts, step: Step, shape:
         "context": step.context,
         "prefill": step.prefill,
         "tokens": shape.tokens,
+        "verified_tokens_per_request": 1 + (pool.speculation.nodes if pool.speculation is not None else 0),
         "padded_tokens": shape.padded_tokens,
         "cuda_graph": shape.graph,
     }
@@ -195,20 +202,25 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     """
     stage, room, blocks = _room(pool, parts, place)
     size = pool.engine.block_size
-    per_token = stage.kv_bytes_per_token(parts.kv_cache, parts.tensor)
+    per_token = stage.kv_bytes_per_token(parts.kv_cache, parts.tensor) + parts.drafter_kv_bytes
     tokens = (blocks - 1) * size
-    per_request = -(-max(step.context, 1) // size) * size
+    ahead = pool.speculation.nodes + pool.speculation.lookahead if pool.speculation is not None else 0
+    per_request = -(-(max(step.context, 1) + ahead) // size) * size
     needed = step.batch * per_request
     if step.prefill:
         needed += -(-(step.before + step.prefill) // size) * size
     most = pool.engine.max_num_seqs if parts.model.state_bytes(parts.tensor) else None
     states_fit = most is None or step.batch + (1 if step.prefill else 0) <= most
     batch = tokens // per_request if most is None else min(tokens // per_request, most)
-    context = tokens // step.batch // size * size if step.batch and states_fit else 0
+    context = max(tokens // step.batch // size * size - ahead, 0) if step.batch and states_fit else 0
     return {
         "gpu_bytes": parts.gpu.memory_bytes,
         "utilization": pool.engine.gpu_memory_utilization,
-        "weights_bytes": room.weight_bytes if room else stage.weight_bytes(parts.weights, parts.tensor),
+        "weights_bytes": room.weight_bytes
+        if room
+        else stage.weight_bytes(parts.weights, parts.tensor) + parts.drafter_bytes,
+        "drafter_bytes": parts.drafter_bytes,
+        "drafter_kv_bytes_per_token": parts.drafter_kv_bytes,
         "overhead_bytes": room.overhead_bytes if room else None,
         "state_bytes": room.state_bytes if room else None,
         "kv_bytes": room.kv_bytes

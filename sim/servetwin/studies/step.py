@@ -62,14 +62,17 @@ class Step:
         """Tokens of the chunk's prompt that were computed before it [tokens]."""
         return 0 if self.batch else self.context
 
-    def shape(self, windows: Sequence[int], sizes: Sequence[int]) -> StepShape:
+    def shape(self, windows: Sequence[int], sizes: Sequence[int], verified: int = 0, drafts: int = 0) -> StepShape:
         """What the engine would hand to physics.
 
         Args:
             windows: the model's attention windows besides full attention.
             sizes: captured CUDA-graph sizes, ascending.
+            verified: drafted tokens of each decoding request that the step verifies.
+            drafts: tokens that are drafted for each request at its end.
         """
-        tokens = self.batch + self.prefill
+        drafted = self.batch * verified
+        tokens = self.batch + drafted + self.prefill
         place = bisect_left(sizes, tokens)
         graph = place < len(sizes)
         kinds = (None, *windows)
@@ -79,7 +82,11 @@ class Step:
             graph=graph,
             requests=self.batch + (1 if self.prefill else 0),
             decodes=self.batch,
-            context=tuple(self.batch * (self.context if kind is None else min(self.context, kind)) for kind in kinds),
+            context=tuple(
+                self.batch * (self.context if kind is None else min(self.context, kind)) + drafted for kind in kinds
+            ),
             growing=tuple(self.batch if kind is None or self.context < kind else 0 for kind in kinds),
             chunks=((self.prefill, self.before),) if self.prefill else (),
+            drafted=drafted,
+            drafts=drafts,
         )

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from pydantic import BaseModel
+
 from servetwin.errors import ScenarioError, nearest_name
 from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
@@ -81,7 +83,7 @@ class PoolSetting(Technique):
         for path, own in _in_pools(scenario, self.field):
             if on and own == self.off and self.on is None:
                 raise _not_said(self.name, f"cluster.{self.field}", own)
-            value = self.off if not on else self.on if own == self.off else own
+            value = self.off if not on else self.on if own == self.off else _written(own)
             overrides.append(self._override(on, path, value))
         return overrides
 
@@ -112,8 +114,31 @@ class PolicyChoice(Technique):
         for path, own in places:
             if on and own.policy == self.off:
                 raise _not_said(self.name, f"cluster.{self.field}" if self.of_pools else self.field, own.policy)
-            value = own.model_dump(mode="json", exclude_unset=True) if on else {"policy": self.off}
+            value = _written(own) if on else {"policy": self.off}
             overrides.append(self._override(on, path, value))
+        return overrides
+
+
+@dataclass(frozen=True, slots=True)
+class DraftControl(Technique):
+    """A controller of speculation, against always drafting as many tokens."""
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The two controllers."""
+        return "`fixed`", "the scenario's own controller"
+
+    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+        """All of the speculation, with one controller or the other: a part of it says nothing by itself."""
+        overrides = []
+        for path, own in _in_pools(scenario, "speculation"):
+            controller = None if own is None else own.controller.policy
+            if controller is None or (on and controller == "fixed"):
+                raise _not_said(self.name, "cluster.speculation.controller", controller)
+            written = _written(own)
+            overrides.append(
+                self._override(on, path, written if on else {**written, "controller": {"policy": "fixed"}})
+            )
         return overrides
 
 
@@ -147,8 +172,13 @@ def _in_pools(scenario: Scenario, field: str) -> list[tuple[str, Any]]:
     return [(f"cluster.pools.{pool.name}.{field}", of(pool)) for pool in scenario.cluster.pools]
 
 
+def _written(value: Any) -> Any:
+    """A value as a file would hold it."""
+    return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
 def _yaml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 def _not_said(name: str, path: str, found: object) -> ScenarioError:
@@ -179,6 +209,9 @@ TECHNIQUES: dict[str, Technique] = {
                     field="engine.long_prefill_token_threshold", off=0),
         PoolSetting("kv-quantisation", "keeps the KV cache in 8 bits", field="precision.kv_cache",
                     off="bf16", on="fp8"),
+        PoolSetting("speculation", "drafts tokens that a step verifies together", field="speculation", off=None,
+                    costs=("draft", "wasted_verify")),
+        DraftControl("draft-control", "changes how many tokens are drafted"),
         PolicyChoice("scheduling", "orders the waiting queue", field="engine.scheduling", off="fcfs",
                      of_pools=True),
         PolicyChoice("routing", "chooses replicas by their load", field="router", off="round-robin"),

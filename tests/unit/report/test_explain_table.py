@@ -39,6 +39,16 @@ def test_units(text: str, expected: str) -> None:
     assert text == expected
 
 
+def test_speculation_says_from_where_on_it_pays() -> None:
+    out, console = printed()
+    print_explanation(explain(load_scenario("bench-8b-spec", [], CATALOG), Step.of(16, 700, None), CATALOG), console)
+    for words in (
+        "16 requests verify 4 tokens each", "of drafting", "3 tokens by EAGLE-3 of llama-3.1-8b: 1 pass of",
+        "2 passes of", "pays from", "2.26 at this acceptance", "speed-up", "of it the drafter",
+    ):  # fmt: skip
+        assert words in out.getvalue()
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("kind", KINDS)
 def test_hardware(kind: str, width: int) -> None:

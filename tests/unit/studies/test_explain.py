@@ -222,6 +222,61 @@ def test_memory_by_hand() -> None:
     assert (override["utilization"], override["kv_capacity_tokens"]) == (None, 99 * 16)
 
 
+SPECULATION = {"speculation": {"method": "eagle3", "k": 3, "acceptance": 0.5}}
+
+
+def test_a_step_that_drafts() -> None:
+    document, plain = explained(16, 1000, cluster=SPECULATION), explained(16, 1000)
+    assert plain["speculation"] is None
+    inputs, found = document["inputs"], document["speculation"]
+    assert (inputs["tokens"], inputs["verified_tokens_per_request"]) == (64, 4)
+    # The model's operators, then the drafter's passes: one over what was verified, two more.
+    assert sum(operator["total_us"] for operator in document["operators"]) == pytest.approx(
+        document["step"]["total_us"]
+    )
+    assert [one["count"] for one in found["passes"]] == [1, 2]
+    assert sum(one["us"] for one in found["passes"]) == pytest.approx(found["draft_us"])
+    assert found["total_us"] == pytest.approx(document["step"]["total_us"] + found["draft_us"])
+    assert sum(phase["us"] for phase in document["phases"]) == pytest.approx(found["total_us"])
+    assert [phase["kind"] for phase in document["phases"]][-2:] == ["draft", "draft"]
+    # Against the same step without speculation.
+    assert found["plain_us"] == pytest.approx(plain["step"]["total_us"])
+    assert found["pays_from_tokens"] == pytest.approx(found["total_us"] / found["plain_us"])
+    assert found["tokens_per_step"] == pytest.approx(1 + 0.5 + 0.25 + 0.125)
+    assert found["speedup"] == pytest.approx(1.875 / found["pays_from_tokens"])
+    json.dumps(document, allow_nan=False)
+
+
+def test_the_fuller_the_batch_the_less_speculation_gains() -> None:
+    gains = [explained(batch, 500, cluster=SPECULATION)["speculation"]["speedup"] for batch in (1, 64, 256, 512)]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 1 > gains[-1]
+
+
+def test_prompts_are_drafted_over_too() -> None:
+    found = explained(prefill=500, cluster=SPECULATION)["speculation"]
+    assert found["draft_us"] > 0
+    assert (found["pays_from_tokens"], found["speedup"]) == (None, None)
+
+
+def test_lookups_and_recordings() -> None:
+    recorded = {"method": "ngram", "k": 4, "acceptance": {"recorded": "lengths.jsonl", "column": "n"}}
+    found = explained(2, 100, cluster={"speculation": recorded})["speculation"]
+    assert [(one["count"], one["us"], one["overhead_us"]) for one in found["passes"]] == [(1, 39.0, 39.0)]
+    assert (found["tokens_per_step"], found["speedup"]) == (None, None)
+    assert found["pays_from_tokens"] > 1
+
+
+def test_memory_of_a_drafter_by_hand() -> None:
+    memory, plain = (explained(30, 1000, cluster=cluster)["memory"] for cluster in (SPECULATION, {}))
+    assert memory["drafter_bytes"] == memory["weights_bytes"] - plain["weights_bytes"] > 0
+    # A layer of 33, and room for the drafts of this step and the next: 1,006 tokens are 63 blocks, 1,016 would be 64.
+    assert memory["kv_bytes_per_token"] == 33 * 2 * 8 * 128 * 2
+    assert memory["kv_needed_tokens"] == 30 * 63 * 16
+    assert memory["kv_capacity_tokens"] < plain["kv_capacity_tokens"] * 32 / 33
+    assert explained(30, 1003, cluster=SPECULATION)["memory"]["kv_needed_tokens"] == 30 * 64 * 16
+
+
 @pytest.mark.parametrize(
     ("step", "cluster", "word"),
     [

@@ -121,12 +121,22 @@ def test_exchanging_baseline_and_variant_changes_the_sign(small: str, seeds: int
     assert forth["net"]["gpu_seconds"] == -return_["net"]["gpu_seconds"]
 
 
+WITH = {
+    "speculation": SCENARIO.replace(
+        "parallel:", "speculation: {method: eagle3, k: 3, acceptance: sharegpt, controller: goodput}, parallel:"
+    )
+}
+"""Scenarios that have a technique for which there is no usual way."""
+
+
 def test_without_a_technique_its_cost_is_exactly_zero(tmp_path: Path) -> None:
     """Whatever else is on; and with it, what it costs is there to be seen."""
     priced = [technique for technique in TECHNIQUES.values() if technique.costs]
     assert priced
     for technique in priced:
-        document = answer(write(tmp_path), techniques=[technique.name, "prefix-caching"])
+        document = answer(
+            write(tmp_path, WITH.get(technique.name, SCENARIO)), techniques=[technique.name, "prefix-caching"]
+        )
         for entry in document["variants"].values():
             for bucket in technique.costs:
                 assert (entry["ledger"][bucket] == 0) == (technique.name not in entry["techniques"])

@@ -88,7 +88,24 @@ def test_every_pool_is_switched(tmp_path: Path) -> None:
     assert not off.warnings
 
 
-@pytest.mark.parametrize("technique", ["prefill-limit", "scheduling", "admission"])
+def test_speculation_and_who_controls_it(tmp_path: Path) -> None:
+    """What the engine does without speculation comes back too."""
+    own = "speculation: {method: ngram, k: 5, acceptance: instructcoder, controller: {policy: ema-tiers, interval: 7}}"
+    file = write(tmp_path, SCENARIO.replace("parallel:", f"{own}, parallel:"))
+    off, on = (variant.scenario.cluster.pools[0] for variant in plan(file, techniques=["speculation"]))
+    assert (off.speculation, off.engine.async_scheduling) == (None, True)
+    assert on.engine.async_scheduling is False
+    assert on.speculation is not None and (on.speculation.method, on.speculation.k) == ("ngram", 5)
+    fixed, tiers = (
+        variant.scenario.cluster.pools[0].speculation for variant in plan(file, techniques=["draft-control"])
+    )
+    assert fixed is not None and tiers is not None
+    assert fixed.controller.policy == "fixed"
+    assert tiers.controller.model_dump()["interval"] == 7
+    assert fixed.acceptance == tiers.acceptance
+
+
+@pytest.mark.parametrize("technique", ["prefill-limit", "scheduling", "admission", "speculation", "draft-control"])
 def test_a_technique_that_the_scenario_does_not_have(small: str, technique: str) -> None:
     message = refused(small, techniques=[technique])
     assert f"does not say how to do {technique}" in message

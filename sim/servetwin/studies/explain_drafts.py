@@ -1,0 +1,110 @@
+"""What speculation does to one step: what drafting takes, and how many tokens the step must yield to pay for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from servetwin.acceptance.levels import solve_levels
+from servetwin.acceptance.spec import Acceptance, Rate, Survival
+from servetwin.physics.drafting import DraftCost, Drafting
+from servetwin.physics.protocols import StepShape
+from servetwin.physics.speculative import SpeculativeStepTime
+from servetwin.physics.step_time import RooflineStepTime
+from servetwin.scenario.draft_prices import price_drafts
+from servetwin.scenario.engine_settings import captured
+from servetwin.scenario.pools import PoolParts
+from servetwin.scenario.schema import Pool, Scenario
+from servetwin.scenario.speculation import Speculation
+from servetwin.specs.span import Span
+from servetwin.studies.step import Step
+from servetwin.units import PS_PER_US
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedStep:
+    """A step that verifies as many drafts as the scenario allows, and makes as many.
+
+    Attributes:
+        speculation: how the pool drafts.
+        drafter: the name of who drafts.
+        prices: prices the steps of the model.
+        drafting: prices the drafts.
+        step: the step, and its shape.
+        shape: with drafts.
+        plain: the shape of the same step without speculation.
+    """
+
+    speculation: Speculation
+    drafter: str
+    prices: RooflineStepTime
+    drafting: Drafting
+    step: Step
+    shape: StepShape
+    plain: StepShape
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, pool: Pool, parts: PoolParts, prices: RooflineStepTime, step: Step, span: Span | None
+    ) -> DraftedStep | None:
+        """The step of a pool that drafts; None where it does not."""
+        speculation = pool.speculation
+        if speculation is None or parts.drafter is None:
+            return None
+        sizes = captured(pool)
+        drafting = price_drafts(scenario, parts, speculation, sizes, span)
+        shape = step.shape(prices.windows, sizes, speculation.nodes, speculation.k)
+        plain = step.shape(prices.windows, sizes)
+        return cls(speculation, parts.drafter.name, prices, drafting, step, shape, plain)
+
+    def document(self) -> dict[str, Any]:
+        """What ``servetwin explain --json`` says of it; times in microseconds."""
+        passes = self.drafting.passes(self.shape)
+        total_ps = SpeculativeStepTime(self.prices, self.drafting).price(self.shape).total_ps
+        plain_ps = self.prices.price(self.plain).total_ps
+        # A prompt yields its first token either way.
+        pays_from = total_ps / plain_ps if self.step.batch and not self.step.prefill else None
+        tokens = tokens_per_step(self.speculation.acceptance, self.speculation.k)
+        return {
+            "method": self.speculation.method,
+            "drafter": self.drafter,
+            "drafts": self.speculation.k,
+            "verified_tokens_per_request": 1 + self.speculation.nodes,
+            "draft_us": sum(cost.total_ps for _, cost in passes) / PS_PER_US,
+            "passes": [_pass(count, cost) for count, cost in passes],
+            "total_us": total_ps / PS_PER_US,
+            "plain_us": plain_ps / PS_PER_US,
+            "pays_from_tokens": pays_from,
+            "tokens_per_step": tokens,
+            "speedup": tokens / pays_from if tokens is not None and pays_from is not None else None,
+        }
+
+
+def tokens_per_step(acceptance: Acceptance, drafts: int) -> float | None:
+    """Mean output tokens of a request in a step that verifies so many drafts in a row; None of what was recorded.
+
+    Of long outputs, as far as nothing lies ``beyond``.
+
+    >>> from servetwin.acceptance.spec import Rate
+    >>> tokens_per_step(Rate(rate=0.5), 2)
+    1.75
+    """
+    if isinstance(acceptance, Rate):
+        levels = solve_levels((acceptance.rate,), 1.0, acceptance.spread)
+    elif isinstance(acceptance, Survival):
+        levels = solve_levels(acceptance.survival, acceptance.persistence, acceptance.spread)
+    else:
+        return None
+    return 1.0 + float(levels.survival(drafts).sum())
+
+
+def _pass(count: int, cost: DraftCost) -> dict[str, Any]:
+    """Equal passes of the drafter, all together."""
+    return {
+        "count": count,
+        "us": cost.total_ps / PS_PER_US,
+        "compute_us": cost.compute_ps / PS_PER_US,
+        "memory_us": cost.memory_ps / PS_PER_US,
+        "communication_us": cost.communication_ps / PS_PER_US,
+        "overhead_us": cost.waiting_ps / PS_PER_US,
+    }
