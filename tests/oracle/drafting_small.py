@@ -38,5 +38,10 @@ SMALL_DRAFTING = {
     "a step is put off that is above the budget": drafting(
         own(0, 1, 3), most=1, accepts=0.0, max_num_batched_tokens=1, max_num_seqs=1, depth=1
     ),
+    # More steps than sums are kept for; the second request comes when the first ones are forgotten.
+    "a run that is longer than its memory": drafting(
+        own(0, 1, 4_900), own(460_000, 1, 300), most=1, accepts=0.05, lookahead=1, max_model_len=10_000, num_blocks=2_000,
+        looks=0.9, controller="fewer for more",
+    ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip
