@@ -40,8 +40,8 @@ SMALL_DRAFTING = {
     ),
     # More steps than sums are kept for; the second request comes when the first ones are forgotten.
     "a run that is longer than its memory": drafting(
-        own(0, 1, 4_900), own(460_000, 1, 300), most=1, accepts=0.05, lookahead=1, max_model_len=10_000, num_blocks=2_000,
-        looks=0.9, controller="fewer for more",
+        own(0, 1, 4_900), own(460_000, 1, 300), most=2, accepts=0.05, lookahead=1, looks=0.9,
+        controller="fickle, when the batch changes", max_model_len=10_000, block_size=50, num_blocks=200,
     ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip
