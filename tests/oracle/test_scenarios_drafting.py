@@ -80,7 +80,9 @@ def test_links_that_others_use(tmp_path: Path) -> None:
     """Two replicas over two servers whose collectives, those of the drafter too, share links with transfers."""
     case: dict[str, Any] = scenario({"method": "eagle3"}, "llama-3.1-70b", tensor=4, num_gpu_blocks_override=2000)
     places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in (0, 1)]
-    transfers = [{"from": [0, gpu], "to": [1, gpu], "gigabytes": 5, "start_s": 0.2, "every_s": 0.4} for gpu in (4, 5, 6)]
+    transfers = [
+        {"from": [0, gpu], "to": [1, gpu], "gigabytes": 5, "start_s": 0.2, "every_s": 0.4} for gpu in (4, 5, 6)
+    ]
     case["cluster"] |= {
         "replicas": 2,
         "topology": {
@@ -88,7 +90,10 @@ def test_links_that_others_use(tmp_path: Path) -> None:
             "placement": {"explicit": places}, "background": transfers,
         },
     }  # fmt: skip
-    for name, controller in (("fixed", {}), ("tiers", {"controller": {"policy": "ema-tiers", "interval": 2, "warmup": 1}})):
+    for name, controller in (
+        ("fixed", {}),
+        ("tiers", {"controller": {"policy": "ema-tiers", "interval": 2, "warmup": 1}}),
+    ):
         case["cluster"]["speculation"] |= controller
         summary = check_levels(resolved(case), tmp_path / name, strict=True)
         assert summary["completed"] == 40

@@ -91,7 +91,9 @@ class DraftFloor(Floor):
             if not group["attention"].get("window") and group["attention"]["kind"] != "state"
         ] or model["layers"]  # fmt: skip
         dense = [
-            group["mlp"] for group in model["layers"] if group["mlp"]["kind"] == "dense" and group["mlp"]["intermediate"]
+            group["mlp"]
+            for group in model["layers"]
+            if group["mlp"]["kind"] == "dense" and group["mlp"]["intermediate"]
         ]
         inner = dense[0]["intermediate"] if dense else 4 * hidden
         matrices = 2 if dense and not dense[0].get("gated", True) else 3

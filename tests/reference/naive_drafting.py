@@ -196,7 +196,9 @@ class DraftingReplica(Replica):
 class DraftingCluster(Cluster):
     """Replicas that draft, behind a router."""
 
-    def __init__(self, replicas: Sequence[tuple[EngineSettings, Any, Any]], drafts: Sequence[Drafts], *rest: Any) -> None:
+    def __init__(
+        self, replicas: Sequence[tuple[EngineSettings, Any, Any]], drafts: Sequence[Drafts], *rest: Any
+    ) -> None:
         self._drafts = drafts
         super().__init__(replicas, *rest)
 

@@ -138,7 +138,9 @@ def test_no_constant_is_keyed_by_a_model_and_their_number_is_known() -> None:
         keys.extend(value)
         return sum(walk(inner) for inner in value.values())
 
-    constants = sum(walk(data[part]) for part in ("roofline", "step", "draft", "sampling", "front_end", "output", "memory"))
+    constants = sum(
+        walk(data[part]) for part in ("roofline", "step", "draft", "sampling", "front_end", "output", "memory")
+    )
     assert constants == 31
     # Three numbers a curve of products, four where activations are quantised; four of experts, five of attention.
     curves = {

@@ -35,7 +35,9 @@ def shape(
     kinds = (None, *windows)
     contexts = tuple(batch * (context if kind is None else min(kind, context)) for kind in kinds)
     growing = tuple(batch if kind is None or context < kind else 0 for kind in kinds)
-    return StepShape(tokens, tokens, not chunks, batch + len(chunks), batch, contexts, growing, chunks, batch * (width - 1))
+    return StepShape(
+        tokens, tokens, not chunks, batch + len(chunks), batch, contexts, growing, chunks, batch * (width - 1)
+    )
 
 
 def by_name(items: list[Item]) -> dict[str, Item]:
