@@ -397,6 +397,7 @@ class DraftBatch(DecodeBatch):
         assert fate is not None
         matches, proposed = fate.matches, fate.proposed
         history = list(request.history) if limited else []
+        known: list[tuple[int, int]] = []
         reading.verified = verified = []
         position, output = request.produced, request.output_tokens
         step = self.step
@@ -406,7 +407,8 @@ class DraftBatch(DecodeBatch):
                 drafts = min(drafts, proposed[position])
             if limited and drafts:
                 # Made at the end of the step before, whose plan knew as much.
-                known = [(tokens, stood) for seen, tokens, stood in history if seen < step - 1 - self._depth]
+                while len(known) < len(history) and history[len(known)][0] < step - 1 - self._depth:
+                    known.append(history[len(known)][1:])
                 assert self._controller is not None
                 drafts = min(drafts, self._controller.limit(known))
             tokens = self._verified(drafts)
@@ -447,10 +449,10 @@ class DraftBatch(DecodeBatch):
     def _keep_history(self, request: Request, reading: Reading, done: int) -> None:
         verified = reading.verified
         assert verified is not None
-        for index in range(done):
-            if verified[index]:
-                entry = (reading.start + index, verified[index], reading.accepted(index))
-                request.history = (*request.history, entry)
+        new = [
+            (reading.start + index, verified[index], reading.accepted(index)) for index in range(done) if verified[index]
+        ]
+        request.history = (*request.history, *new)
 
     def _add(self, reading: Reading, first: int, computed: int, held: int, sign: int) -> None:
         """Add a reading from its step ``first`` on to the sums, or take it out.
