@@ -449,9 +449,8 @@ class DraftBatch(DecodeBatch):
     def _keep_history(self, request: Request, reading: Reading, done: int) -> None:
         verified = reading.verified
         assert verified is not None
-        new = [
-            (reading.start + index, verified[index], reading.accepted(index)) for index in range(done) if verified[index]
-        ]
+        start = reading.start
+        new = [(start + at, verified[at], reading.accepted(at)) for at in range(done) if verified[at]]
         request.history = (*request.history, *new)
 
     def _add(self, reading: Reading, first: int, computed: int, held: int, sign: int) -> None:
