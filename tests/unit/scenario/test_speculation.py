@@ -155,6 +155,9 @@ def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any])
         load_it(drafting(base, {"method": "medusa", "k": 8, "acceptance": 0.5}))
 
 
+TREE = {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}
+
+
 # -- what drafting takes ------------------------------------------------------------------------------------------
 
 
@@ -162,7 +165,7 @@ def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any])
     ("model", "hardware", "tensor", "speculation", "share", "weights"),
     [
         ("llama-3.1-8b", "h100-sxm", 2, {"method": "eagle3"}, 2, "auto"),
-        ("llama-3.1-8b", "h100-sxm", 2, {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}, 1, "auto"),
+        ("llama-3.1-8b", "h100-sxm", 2, TREE, 1, "auto"),
         ("qwen3-8b", "h100-sxm", 4, {"method": "draft-model", "model": "qwen3-0.6b"}, 4, "auto"),
         ("qwen3-8b", "h100-sxm", 4, {"method": "parallel", "model": "qwen3-0.6b", "tensor": 1}, 1, "auto"),
         ("deepseek-r1", "h200-sxm", 8, {"method": "mtp"}, 8, "fp8_block"),
