@@ -43,5 +43,12 @@ SMALL_DRAFTING = {
         own(0, 1, 4_900), own(460_000, 1, 300), most=2, accepts=0.05, lookahead=1, looks=0.9,
         controller="fickle, when the batch changes", max_model_len=10_000, block_size=50, num_blocks=200,
     ),
+    # Tokens of one request are ready nine steps before those of the step with both.
+    "tokens of a smaller batch do not overtake": drafting(
+        own(0, 1, 3), own(0, 1, 60), accepts=0.2, output_ps_per_request=900, num_blocks=40
+    ),
+    "a tree whose steps are predicted": drafting(
+        own(0, 1, 30), own(700, 4, 20), nodes=7, accepts=0.6, controller="fickle, predicting", num_blocks=60
+    ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip
