@@ -48,7 +48,8 @@ SMALL_DRAFTING = {
         own(0, 1, 3), own(0, 1, 60), accepts=0.2, output_ps_per_request=900, num_blocks=40
     ),
     "a tree whose steps are predicted": drafting(
-        own(0, 1, 30), own(700, 4, 20), nodes=7, accepts=0.6, controller="fickle, predicting", num_blocks=60
+        own(0, 1, 30), own(700, 4, 20), nodes=7, accepts=0.6, controller="fickle, predicting", num_blocks=60,
+        price=DraftingPrice(base=100, token=1, context=(1,), row=3, draft=10, draft_context=1),
     ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip

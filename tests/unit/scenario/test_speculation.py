@@ -59,6 +59,24 @@ def test_vllm_schedules_ahead_for_some_methods_only(
     assert engine(load_it(asked)).async_scheduling is not ahead
 
 
+@pytest.mark.parametrize(
+    ("method", "again", "ahead"),
+    [("eagle", True, 4), ("eagle3", True, 4), ("parallel", False, 4), ("draft-model", False, 4), ("medusa", False, 0),
+     ("ngram", False, 0), ("suffix", False, 0), (None, False, 0)],
+)  # fmt: skip
+def test_hidden_states_cost_a_block_of_a_prefix_and_drafters_slots_ahead(
+    method: str | None, again: bool, ahead: int, load_it: Load, base: dict[str, Any]
+) -> None:
+    speculation: Any = None if method is None else {"method": method, "acceptance": 0.6, "k": 4}
+    if method in ("draft-model", "parallel"):
+        base["model"], speculation["model"] = "qwen3-8b", "qwen3-0.6b"
+    loaded = load_it(drafting(base, speculation))
+    replica = build(loaded.scenario).cluster.replicas[0]
+    assert replica.executor.settings.recompute_last_block is again
+    found = loaded.scenario.cluster.pools[0].speculation
+    assert (0 if found is None else found.lookahead) == ahead
+
+
 def test_an_old_vllm_schedules_synchronously_for_all(load_it: Load, base: dict[str, Any]) -> None:
     base["engine"] = {"name": "vllm", "version": "0.10"}
     assert engine(load_it(drafting(base, EAGLE3))).async_scheduling is False
