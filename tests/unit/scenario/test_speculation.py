@@ -187,6 +187,8 @@ TREE = {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}
         ("qwen3-8b", "h100-sxm", 4, {"method": "draft-model", "model": "qwen3-0.6b"}, 4, "auto"),
         ("qwen3-8b", "h100-sxm", 4, {"method": "parallel", "model": "qwen3-0.6b", "tensor": 1}, 1, "auto"),
         ("deepseek-r1", "h200-sxm", 8, {"method": "mtp"}, 8, "fp8_block"),
+        # One scale for each matrix where the checkpoint has one for each block: the module is a part of the model.
+        ("minimax-m2.5", "h200-sxm", 8, {"method": "mtp"}, 8, "fp8"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ahead", [True, False])
@@ -199,6 +201,8 @@ def test_a_drafter_is_priced_as_the_scenario_says(
     base["cluster"] = {
         "hardware": hardware, "parallel": {"tensor": tensor}, "engine": {"async_scheduling": ahead}, "slowdown": 2.0
     }  # fmt: skip
+    if weights == "fp8":
+        base["cluster"]["precision"] = {"weights": "fp8"}
     base["workload"]["sampling"] = "top-p"
     loaded = load_it(drafting(base, speculation | {"acceptance": 0.5}))
     executor: Any = build(loaded.scenario).cluster.replicas[0].executor
