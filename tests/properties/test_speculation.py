@@ -113,7 +113,7 @@ def drafting(draw: st.DrawFn) -> dict[str, Any]:
     speculation: dict[str, Any] = {"method": method, "k": k, "acceptance": acceptance}
     if draw(st.booleans()):
         speculation["controller"] = draw(st.sampled_from(CONTROLLERS))
-    elif method in ("eagle", "eagle3", "medusa"):
+    elif method in ("eagle", "eagle3"):
         speculation["tree"] = {"nodes": k + draw(st.sampled_from([1, 9])), "branching": draw(st.sampled_from([1, 3]))}
     seats = draw(st.sampled_from([4, 12, 30]))
     return {

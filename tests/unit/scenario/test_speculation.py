@@ -242,6 +242,13 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         {"method": "ngram", "acceptance": 0.5, "tree": {"nodes": 8}}, "ngram drafts chains", ".tree"
     ),
     "a tree that is a chain": (EAGLE3 | {"k": 4, "tree": {"nodes": 4}}, "more nodes than its longest", ".tree.nodes"),
+    "branches of heads": (
+        {"method": "medusa", "acceptance": 0.5, "tree": {"nodes": 9, "branching": 2}}, "branching has no effect",
+        ".tree.branching",
+    ),
+    "branches of one token": (
+        EAGLE3 | {"k": 1, "tree": {"nodes": 9, "branching": 2}}, "branching has no effect", ".tree.branching"
+    ),
     "a tree of any length": (
         EAGLE3 | {"tree": {"nodes": 9}, "controller": "ema-tiers"}, "the drafts form a tree", ".controller"
     ),
