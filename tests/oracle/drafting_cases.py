@@ -114,7 +114,7 @@ def draftings(draw: st.DrawFn) -> Drafting:
     tree = draw(st.sampled_from((0, 0, 0, 1, 4)))
     controllers = sorted(CONTROLLERS)
     if tree:
-        controllers = ["none", "never", "when low", "fickle", "fickle by request"]
+        controllers = ["none", "never", "when low", "fickle", "fickle, predicting", "fickle by request"]
     return Drafting(
         most=most,
         nodes=most + tree,
@@ -148,7 +148,7 @@ def random_drafting_case(seed: int, replicas: int = 1, requests: int = 100, tigh
         random_case(seed, replicas, requests, tight), costs, rng.random() < 0.5, rng.choice((0, 0, 10, 100))
     )
     tree = rng.random() < 0.2
-    names = ["none", "when low", "fickle", "fickle by request"] if tree else sorted(CONTROLLERS)
+    names = ["none", "when low", "fickle, predicting", "fickle by request"] if tree else sorted(CONTROLLERS)
     fates = Coins(seed, rng.choice((0.0, 0.3, 0.6, 0.8, 1.0)), rng.choice((None, None, 0.3, 0.9)))
     return DraftingCase(
         case,

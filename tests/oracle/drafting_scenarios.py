@@ -15,7 +15,8 @@ def scenario(
     return {
         "model": model,
         "cluster": {
-            "hardware": hardware, "parallel": {"tensor": tensor}, "speculation": {"acceptance": SURVIVAL, **speculation},
+            "hardware": hardware, "parallel": {"tensor": tensor},
+            "speculation": {"acceptance": SURVIVAL, **speculation},
             "engine": {"max_model_len": 4096, "num_gpu_blocks_override": 700, **engine},
         },
         "workload": {
@@ -32,7 +33,10 @@ def controlled(policy: str, k: int = 3, **fields: Any) -> dict[str, Any]:
     return scenario({"method": "eagle3", "k": k, "controller": {"policy": policy, **fields}}, async_scheduling=True)
 
 
-NGRAM = {"method": "ngram", "k": 4, "acceptance": {"survival": [0.6, 0.5, 0.45, 0.4], "proposal": 0.3, "persistence": 0.5}}
+NGRAM = {
+    "method": "ngram", "k": 4,
+    "acceptance": {"survival": [0.6, 0.5, 0.45, 0.4], "proposal": 0.3, "persistence": 0.5},
+}  # fmt: skip
 
 DRAFTING: dict[str, dict[str, Any]] = {
     "eagle3": scenario({"method": "eagle3", "k": 4}),
@@ -43,7 +47,9 @@ DRAFTING: dict[str, dict[str, Any]] = {
     "suffix": scenario(NGRAM | {"method": "suffix"}),
     "MTP of a mixture": scenario({"method": "mtp", "k": 2}, "deepseek-r1", "h200-sxm", 8),
     "draft model": scenario({"method": "draft-model", "model": "qwen3-0.6b"}, "qwen3-8b"),
-    "draft model on one of two": scenario({"method": "draft-model", "model": "qwen3-0.6b", "tensor": 1}, "qwen3-8b", tensor=2),
+    "draft model on one of two": scenario(
+        {"method": "draft-model", "model": "qwen3-0.6b", "tensor": 1}, "qwen3-8b", tensor=2
+    ),
     "parallel": scenario({"method": "parallel", "model": "qwen3-0.6b", "k": 4}, "qwen3-8b"),
     "Medusa": scenario({"method": "medusa"}),
     "Medusa with a tree": scenario({"method": "medusa", "k": 3, "tree": {"nodes": 20}}),
@@ -60,4 +66,3 @@ DRAFTING: dict[str, dict[str, Any]] = {
     "disable when low": controlled("disable-when-low", window=200, threshold=1.6),
     "per request": controlled("per-request", 4, patience=1),
 }  # fmt: skip
-

@@ -38,5 +38,18 @@ SMALL_DRAFTING = {
     "a step is put off that is above the budget": drafting(
         own(0, 1, 3), most=1, accepts=0.0, max_num_batched_tokens=1, max_num_seqs=1, depth=1
     ),
+    # More steps than sums are kept for; the second request comes when the first ones are forgotten.
+    "a run that is longer than its memory": drafting(
+        own(0, 1, 4_900), own(460_000, 1, 300), most=2, accepts=0.05, lookahead=1, looks=0.9,
+        controller="fickle, when the batch changes", max_model_len=10_000, block_size=50, num_blocks=200,
+    ),
+    # Tokens of one request are ready nine steps before those of the step with both.
+    "tokens of a smaller batch do not overtake": drafting(
+        own(0, 1, 3), own(0, 1, 60), accepts=0.2, output_ps_per_request=900, num_blocks=40
+    ),
+    "a tree whose steps are predicted": drafting(
+        own(0, 1, 30), own(700, 4, 20), nodes=7, accepts=0.6, controller="fickle, predicting", num_blocks=60,
+        price=DraftingPrice(base=100, token=1, context=(1,), row=3, draft=10, draft_context=1),
+    ),
     "lookups propose nothing": drafting(own(0, 3, 9), looks=0.0),
 }  # fmt: skip

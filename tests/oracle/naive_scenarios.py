@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.plain_log import STAMPS
-from tests.reference.naive_drafting import Drafts, DraftingCluster, DraftingReplica
+from tests.reference.naive_drafting import DraftingCluster, DraftingReplica, Drafts
 from tests.reference.naive_engine import Cluster, NaiveResult
 from tests.reference.naive_pipeline import PipelinedCluster
 

@@ -25,6 +25,25 @@ CASES: dict[str, Any] = {
         "cluster": BUSY["cluster"]
         | {"parallel": {"pipeline": 3}, "engine": BUSY["cluster"]["engine"] | {"pipeline_batches": "balanced"}},
     },
+    "drafting": BUSY
+    | {
+        "name": "drafting",
+        "cluster": BUSY["cluster"]
+        | {
+            "speculation": {
+                "method": "eagle3",
+                "k": 5,
+                "acceptance": {"survival": [0.7, 0.5, 0.4]},
+                "controller": {"policy": "ema-tiers", "interval": 2, "warmup": 3},
+            },
+        },
+    },
+    "lookups": BUSY
+    | {
+        "name": "lookups",
+        "cluster": BUSY["cluster"]
+        | {"speculation": {"method": "ngram", "k": 4, "acceptance": {"rate": 0.7, "proposal": 0.5}}},
+    },
     "stepwise": BUSY | {"name": "stepwise", "run": {"requests": 40, "stepping": "every-operation"}},
 }
 

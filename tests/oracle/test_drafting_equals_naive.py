@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from tests.oracle.drafting_cases import DraftingCase, drafting_cases, random_drafting_case
-from tests.oracle.drafting_small import SMALL_DRAFTING
+from tests.oracle.drafting_small import SMALL_DRAFTING, drafting
+from tests.oracle.small_cases import own
 from tests.oracle.test_engine_equals_naive import QUICK, Drive, compare
 from tests.reference.naive_drafting import DraftingCluster, DraftingReplica
 from tests.reference.naive_engine import NaiveResult
@@ -37,7 +38,8 @@ class DraftingDrive(Drive):
         )  # fmt: skip
         return DraftingExecutor(
             self.env, index, price, engine_settings, scheduler, self.log, self.on_finished, stepping=stepping, gpus=1,
-            strict=stepping == EVERY_OPERATION, steps=maker, batch=batch,
+            # Counting again takes longer the longer the requests are.
+            strict=stepping == EVERY_OPERATION and engine_settings.max_model_len < 5_000, steps=maker, batch=batch,
         )  # fmt: skip
 
 
@@ -105,3 +107,20 @@ def test_storms(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_larger_runs(seed: int) -> None:
     check(random_drafting_case(1000 + seed, 1 + seed % 3))
+
+
+@pytest.mark.parametrize("stepping", STEPPING)
+def test_attended_pairs_by_hand(stepping: str) -> None:
+    """Four tokens behind 11 attend 11 + 12 + 13 + 14 pairs, a prompt of 20 tokens 1 + … + 20.
+
+    What drafts attend of each other is left out.
+    """
+    real = DraftingDrive(drafting(own(0, 10, 30), own(250, 20, 1), accepts=0.0, num_blocks=40), stepping)
+    real.run()
+    prompt, alone, both, after = real.log.all_rows()[:4]
+    assert (prompt["attended"], prompt["context"]) == (55, 10)
+    assert (both["prefill_tokens"], both["drafted"], both["context"]) == (20, 3, 12 + 3 + 20)
+    drafts_of_each_other = 1 + 2 + 3 - 3
+    assert alone["attended"] == 11 + 12 + 13 + 14 - drafts_of_each_other
+    assert both["attended"] == 12 + 13 + 14 + 15 + 210 - drafts_of_each_other
+    assert after["attended"] == 13 + 14 + 15 + 16 - drafts_of_each_other

@@ -39,9 +39,7 @@ class Drive:
         self.present = [0] * len(case.replicas)
         self.prompts = [0] * len(case.replicas)
         self.requests: dict[int, Request] = {}
-        self.executors: list[Any] = [
-            self.engine(index, *parts, stepping) for index, parts in enumerate(case.parts())
-        ]
+        self.executors: list[Any] = [self.engine(index, *parts, stepping) for index, parts in enumerate(case.parts())]
         for request in case.requests():
             self.arrive(request)
 

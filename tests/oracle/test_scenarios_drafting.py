@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.drafting_scenarios import DRAFTING, scenario
-from tests.oracle.levels import check_levels, resolved, simulate
+from tests.oracle.drafting_scenarios import DRAFTING, NGRAM, scenario
+from tests.oracle.levels import at_level, check_levels, resolved, simulate
 from tests.oracle.naive_scenarios import compare, naive
 from tests.oracle.test_jitter import naive_with_noise
+
+import servetwin
+from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
 
 
 @pytest.mark.parametrize("name", DRAFTING)
@@ -77,7 +80,9 @@ def test_links_that_others_use(tmp_path: Path) -> None:
     """Two replicas over two servers whose collectives, those of the drafter too, share links with transfers."""
     case: dict[str, Any] = scenario({"method": "eagle3"}, "llama-3.1-70b", tensor=4, num_gpu_blocks_override=2000)
     places = [[[server, 2 * replica + gpu] for server in (0, 1) for gpu in (0, 1)] for replica in (0, 1)]
-    transfers = [{"from": [0, gpu], "to": [1, gpu], "gigabytes": 5, "start_s": 0.2, "every_s": 0.4} for gpu in (4, 5, 6)]
+    transfers = [
+        {"from": [0, gpu], "to": [1, gpu], "gigabytes": 5, "start_s": 0.2, "every_s": 0.4} for gpu in (4, 5, 6)
+    ]
     case["cluster"] |= {
         "replicas": 2,
         "topology": {
@@ -85,7 +90,50 @@ def test_links_that_others_use(tmp_path: Path) -> None:
             "placement": {"explicit": places}, "background": transfers,
         },
     }  # fmt: skip
-    for name, controller in (("fixed", {}), ("tiers", {"controller": {"policy": "ema-tiers", "interval": 2, "warmup": 1}})):
+    for name, controller in (
+        ("fixed", {}),
+        ("tiers", {"controller": {"policy": "ema-tiers", "interval": 2, "warmup": 1}}),
+    ):
         case["cluster"]["speculation"] |= controller
         summary = check_levels(resolved(case), tmp_path / name, strict=True)
         assert summary["completed"] == 40
+
+
+@pytest.mark.parametrize("stepping", STEPPING)
+def test_a_timeline_changes_nothing(stepping: str, tmp_path: Path) -> None:
+    """Keeping the phases of the steps, those of drafting too, leaves the results alone."""
+    scenario = at_level(resolved(DRAFTING["tiers"]), stepping)
+    plain = servetwin.run(scenario, out=tmp_path / "plain")
+    drawn = servetwin.run(scenario, out=tmp_path / "drawn", timeline=True)
+    for name in ("requests.parquet", "ledger.json"):
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "drawn" / name).read_bytes()
+    assert plain.summary()["steps"] == drawn.summary()["steps"]
+    trace = json.loads((tmp_path / "drawn" / "trace.json").read_text())
+    assert any("draft" in str(event.get("name")) for event in trace["traceEvents"])
+
+
+def test_the_gpus_are_busy_for_as_long_as_the_ledger_says() -> None:
+    """At ``every-operation`` the processes of the GPUs count their own time, that of the drafter too."""
+    scenario = at_level(resolved(DRAFTING["tensor parallel"]), EVERY_OPERATION)
+    simulation, _ = simulate(scenario)
+    (replica,) = simulation.cluster.replicas
+    (spent,) = simulation.recorder.spent(1)
+    for rank in replica.executor._device.ranks:
+        assert sum(rank.busy_ps.values()) == sum(spent.values())
+
+
+def test_pools_that_draft_and_one_that_does_not(tmp_path: Path) -> None:
+    """Each has its own way, its own number of drafts and its own acceptance."""
+    case = scenario({"method": "eagle3"})
+    case["cluster"] |= {
+        "pools": [
+            {"name": "head", "speculation": {"method": "eagle3", "k": 5, "acceptance": 0.7}},
+            {"name": "text", "replicas": 2, "speculation": NGRAM},
+            {"name": "plain"},
+        ]
+    }  # fmt: skip
+    del case["cluster"]["speculation"]
+    case["workload"]["arrivals"] = {"rate_per_s": 80}
+    case |= {"router": {"policy": "least-requests"}, "run": {"requests": 100}}
+    summary = check_levels(resolved(case), tmp_path, strict=True)
+    assert summary["spec_decode_num_drafts"] > 0 and len(summary["acceptance_rate_per_position"]) == 5

@@ -119,7 +119,9 @@ class DraftingReplica(Replica):
     def in_a_row(self, job: Job) -> int:
         """Drafts in a row that the job has for the step being planned."""
         drafts = self.k
-        fate = self.fates.setdefault(job.id, self.drafts.fates.of(job.request))
+        fate = self.fates.get(job.id)
+        if fate is None:
+            fate = self.fates[job.id] = self.drafts.fates.of(job.request)
         if fate.proposed is not None:
             drafts = min(drafts, fate.proposed[self.place(job)])
         controller = self.drafts.controller
@@ -194,7 +196,9 @@ class DraftingReplica(Replica):
 class DraftingCluster(Cluster):
     """Replicas that draft, behind a router."""
 
-    def __init__(self, replicas: Sequence[tuple[EngineSettings, Any, Any]], drafts: Sequence[Drafts], *rest: Any) -> None:
+    def __init__(
+        self, replicas: Sequence[tuple[EngineSettings, Any, Any]], drafts: Sequence[Drafts], *rest: Any
+    ) -> None:
         self._drafts = drafts
         super().__init__(replicas, *rest)
 

@@ -1,4 +1,4 @@
-"""The controllers of speculation that the oracle tests run under: some plain, some that change their mind all the time."""
+"""The controllers of speculation that the oracle tests run under: plain ones, and one that always changes its mind."""
 
 from __future__ import annotations
 

@@ -141,6 +141,11 @@ def _check_tree(speculation: Speculation, path: str) -> None:
             "a tree has more nodes than its longest branch", path=f"{path}.tree.nodes", found=tree.nodes,
             allowed=f"more than k, which is {speculation.k}; or no tree",
         )  # fmt: skip
+    if tree.branching > 1 and (speculation.method in ("medusa", "parallel") or speculation.k == 1):
+        raise ScenarioError(
+            "branching has no effect: no pass starts from the tokens of another one", path=f"{path}.tree.branching",
+            found=tree.branching, allowed="left out; or a method that drafts token by token, and k of 2 or more",
+        )  # fmt: skip
     if speculation.controller.policy not in ("fixed", "disable-by-batch-size", "disable-when-low"):
         raise ScenarioError(
             "the controller changes the length of a chain, and the drafts form a tree", path=f"{path}.controller",

@@ -13,7 +13,8 @@ from servetwin.units import seconds_to_ps
 def captured(pool: Pool) -> tuple[int, ...]:
     """The batch sizes of the CUDA graphs of a resolved pool [tokens]; no step is above its token budget."""
     engine = pool.engine
-    return graph_sizes(min(engine.max_cudagraph_capture_size or 0, engine.max_num_batched_tokens or 0))
+    tokens = 1 + pool.speculation.nodes if pool.speculation is not None else 1
+    return graph_sizes(min(engine.max_cudagraph_capture_size or 0, engine.max_num_batched_tokens or 0), tokens)
 
 
 def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSettings:

@@ -123,13 +123,25 @@ def largest_graph(max_num_seqs: int, max_num_batched_tokens: int, drafts: int = 
     return min(2 * max_num_seqs * (1 + drafts), 512, max_num_batched_tokens)
 
 
-def graph_sizes(largest: int) -> tuple[int, ...]:
+def graph_sizes(largest: int, tokens: int = 1) -> tuple[int, ...]:
     """The captured batch sizes up to ``largest`` [tokens]: 1, 2, 4, then every 8 below 256, then every 16.
+
+    Where a request has several tokens in a step, sizes are rounded up to multiples of them.
+
+    Source: vLLM ``config/compilation.py`` (``adjust_cudagraph_sizes_for_spec_decode``, issue #28207); SGLang and
+        TensorRT-LLM capture so many requests with all their tokens, which is the same.
+
+    Args:
+        largest: the largest size [tokens].
+        tokens: tokens of a request that verifies all its drafts.
 
     >>> graph_sizes(20)
     (1, 2, 4, 8, 16)
     >>> graph_sizes(512)[-3:]
     (480, 496, 512)
+    >>> graph_sizes(33, 6)
+    (6, 12, 18, 24)
     """
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
-    return tuple(size for size in sizes if size <= largest)
+    rounded = dict.fromkeys(-(-size // tokens) * tokens for size in sizes)
+    return tuple(size for size in rounded if size <= largest)

@@ -260,3 +260,25 @@ def test_a_step_that_verifies_reads_the_weights_once_and_samples_every_draft() -
     assert more[0].memory_ps == pytest.approx(more[1].memory_ps, rel=0.02)
     assert steps.price(verifying(0)).draft_ps == 0
     assert steps.price(verifying(3)).total_ps == steps.price(verifying(0)).total_ps + steps.price(verifying(3)).draft_ps
+
+
+def test_a_drafter_on_several_gpus_waits_for_them() -> None:
+    """Two all-reduces of its one layer and the gather of its logits in each pass, as for the model."""
+    prices = RooflineStepTime(
+        eagle3(LLAMA).model, CATALOG.gpu("h100-sxm"), tensor=4, weights="auto", kv_cache="bf16", sampling="greedy",
+        calibration=CALIBRATION,
+    )  # type: ignore[arg-type]  # fmt: skip
+    machine = Machine.of(CATALOG.gpu("h100-sxm"), CALIBRATION)
+    found = ModelDrafting(
+        prices, once=products(eagle3(LLAMA).once, 4, machine), each=products(eagle3(LLAMA).each, 4, machine),
+        parallel=False, branching=1, graph_sizes=SIZES, synchronous=False, calibration=CALIBRATION,
+    )  # fmt: skip
+    (_, first), (_, later) = found.passes(verifying(3))
+    assert first.communication_ps == prices.links.layers_ps(32, 1.0) + prices.links.gather_ps(8, 1.0)
+    assert later.communication_ps == 2 * (prices.links.layers_ps(8, 1.0) + prices.links.gather_ps(8, 1.0))
+    shared = verifying(3).sharing(0.5)
+    assert found.passes(shared)[0][1].communication_ps > first.communication_ps
+    assert sum(phase.ps for phase in found.phases(shared) if phase.resource == "link") == sum(
+        cost.communication_ps for _, cost in found.passes(shared)
+    )
+    assert first.communication_ps > 2 * 32 * 4096 * 2 / CATALOG.gpu("h100-sxm").link_bytes_per_s * 1e12

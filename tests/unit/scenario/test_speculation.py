@@ -12,11 +12,17 @@ import yaml
 
 import servetwin
 from servetwin.errors import CapacityError, InputError, ScenarioError
+from servetwin.physics.drafting import ModelDrafting, products
+from servetwin.physics.overheads import Machine
+from servetwin.physics.protocols import StepShape
+from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.build import build
 from servetwin.scenario.load import LoadedScenario, load
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import pool_parts
+from servetwin.scenario.slowdown import slow_down
 from servetwin.scenario.store import config_hash, run_hash, to_mapping, to_yaml
+from servetwin.specs.drafter import draft_model, eagle, eagle3, mtp, parallel_model
 
 Load = Callable[..., LoadedScenario]
 
@@ -51,6 +57,24 @@ def test_vllm_schedules_ahead_for_some_methods_only(
     # Who asks for it gets it.
     asked = deep_merge(drafting(base, speculation), {"cluster": {"engine": {"async_scheduling": not ahead}}})
     assert engine(load_it(asked)).async_scheduling is not ahead
+
+
+@pytest.mark.parametrize(
+    ("method", "again", "ahead"),
+    [("eagle", True, 4), ("eagle3", True, 4), ("parallel", False, 4), ("draft-model", False, 4), ("medusa", False, 0),
+     ("ngram", False, 0), ("suffix", False, 0), (None, False, 0)],
+)  # fmt: skip
+def test_hidden_states_cost_a_block_of_a_prefix_and_drafters_slots_ahead(
+    method: str | None, again: bool, ahead: int, load_it: Load, base: dict[str, Any]
+) -> None:
+    speculation: Any = None if method is None else {"method": method, "acceptance": 0.6, "k": 4}
+    if method in ("draft-model", "parallel"):
+        base["model"], speculation["model"] = "qwen3-8b", "qwen3-0.6b"
+    loaded = load_it(drafting(base, speculation))
+    replica = build(loaded.scenario).cluster.replicas[0]
+    assert replica.executor.settings.recompute_last_block is again
+    found = loaded.scenario.cluster.pools[0].speculation
+    assert (0 if found is None else found.lookahead) == ahead
 
 
 def test_an_old_vllm_schedules_synchronously_for_all(load_it: Load, base: dict[str, Any]) -> None:
@@ -149,6 +173,60 @@ def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any])
         load_it(drafting(base, {"method": "medusa", "k": 8, "acceptance": 0.5}))
 
 
+TREE = {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}
+
+
+# -- what drafting takes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "tensor", "speculation", "share", "weights"),
+    [
+        ("llama-3.1-8b", "h100-sxm", 2, {"method": "eagle3"}, 2, "auto"),
+        ("llama-3.1-8b", "h100-sxm", 2, TREE, 1, "auto"),
+        ("qwen3-8b", "h100-sxm", 4, {"method": "draft-model", "model": "qwen3-0.6b"}, 4, "auto"),
+        ("qwen3-8b", "h100-sxm", 4, {"method": "parallel", "model": "qwen3-0.6b", "tensor": 1}, 1, "auto"),
+        ("deepseek-r1", "h200-sxm", 8, {"method": "mtp"}, 8, "fp8_block"),
+        # One scale for each matrix where the checkpoint has one for each block: the module is a part of the model.
+        ("minimax-m2.5", "h200-sxm", 8, {"method": "mtp"}, 8, "fp8"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_drafter_is_priced_as_the_scenario_says(
+    model: str, hardware: str, tensor: int, speculation: dict[str, Any], share: int, weights: str, ahead: bool,
+    load_it: Load, base: dict[str, Any], catalog: Any,
+) -> None:  # fmt: skip
+    """Greedily whatever the model samples, in graphs, on its share of the GPUs, twice as slow as a cluster may be."""
+    base["model"] = model
+    base["cluster"] = {
+        "hardware": hardware, "parallel": {"tensor": tensor}, "engine": {"async_scheduling": ahead}, "slowdown": 2.0
+    }  # fmt: skip
+    if weights == "fp8":
+        base["cluster"]["precision"] = {"weights": "fp8"}
+    base["workload"]["sampling"] = "top-p"
+    loaded = load_it(drafting(base, speculation | {"acceptance": 0.5}))
+    executor: Any = build(loaded.scenario).cluster.replicas[0].executor
+    gpu, calibration = slow_down(catalog.gpu(hardware), catalog.calibration("default"), 2.0)
+    method = speculation["method"]
+    target = catalog.model(speculation.get("model", model))
+    drafter = {
+        "eagle": eagle, "eagle3": eagle3, "mtp": mtp, "draft-model": draft_model, "parallel": parallel_model
+    }[method](target)  # fmt: skip
+    machine = Machine.of(gpu, calibration)
+    expected = ModelDrafting(
+        RooflineStepTime(
+            drafter.model, gpu, tensor=share, weights=weights, kv_cache="bf16", sampling="greedy",
+            calibration=calibration,
+        ),
+        once=products(drafter.once, share, machine), each=products(drafter.each, share, machine),
+        parallel=method == "parallel", branching=speculation.get("tree", {}).get("branching", 1),
+        graph_sizes=executor.settings.graph_sizes, synchronous=not ahead, calibration=calibration,
+    )  # fmt: skip
+    shape = StepShape(27, 32, True, 9, 9, (5_000,), (9,), (), 18, drafts=3)
+    price = executor._step_time.price(shape)
+    assert (price.draft_ps, price.draft_growth_ps) == expected.cost(shape)
+
+
 # -- what is refused ----------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Any, str, str]] = {
@@ -164,6 +242,13 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         {"method": "ngram", "acceptance": 0.5, "tree": {"nodes": 8}}, "ngram drafts chains", ".tree"
     ),
     "a tree that is a chain": (EAGLE3 | {"k": 4, "tree": {"nodes": 4}}, "more nodes than its longest", ".tree.nodes"),
+    "branches of heads": (
+        {"method": "medusa", "acceptance": 0.5, "tree": {"nodes": 9, "branching": 2}}, "branching has no effect",
+        ".tree.branching",
+    ),
+    "branches of one token": (
+        EAGLE3 | {"k": 1, "tree": {"nodes": 9, "branching": 2}}, "branching has no effect", ".tree.branching"
+    ),
     "a tree of any length": (
         EAGLE3 | {"tree": {"nodes": 9}, "controller": "ema-tiers"}, "the drafts form a tree", ".controller"
     ),
