@@ -56,10 +56,6 @@ class Drafting(ABC):
             found += [Phase(DRAFT, resource, count, ps) for resource, ps in parts if ps]
         return found
 
-    def floor(self, shape: StepShape) -> int:
-        """The least time of the drafter's arithmetic and HBM traffic [ps]; 0 of what runs on the CPU."""
-        return 0
-
 
 class ModelDrafting(Drafting):
     """A drafter with layers of its own, which runs once for each token, or once for all.
@@ -105,12 +101,6 @@ class ModelDrafting(Drafting):
         if later:
             found.append((later, self._cost(self._later(shape, later), later, once=False)))
         return found
-
-    def floor(self, shape: StepShape) -> int:
-        """See ``Drafting``."""
-        least = self.prices.floor(self._first(shape))[0]
-        later = 0 if self._parallel else shape.drafts - 1
-        return least + later * self.prices.floor(self._later(shape, 1))[0] if later else least
 
     def _first(self, shape: StepShape) -> StepShape:
         """The pass over the tokens of the step, as the drafter sees it; one row of logits for each request."""

@@ -83,11 +83,6 @@ def _drafter(speculation: Speculation, model: ModelSpec, path: str, catalog: Cat
             f"model has no effect: the drafter of {method} follows from the model", path=f"{path}.model", found=named,
             allowed=f"left out; or method: {' or '.join(OWN_MODEL)}",
         )  # fmt: skip
-    if method == "mtp" and not model.mtp_parameters:
-        raise CapacityError(
-            f"{model.name} has no module for multi-token prediction", path=f"{path}.method", found=method,
-            allowed="a model whose mtp_parameters are not 0, or another method",
-        )  # fmt: skip
     return _OF_THE_MODEL[method](model) if method in _OF_THE_MODEL else lookup(method)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from servetwin.acceptance.spec import Recorded
 from servetwin.scenario.engines import NEWEST, OVERLAPPED, version_number
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
@@ -170,7 +171,11 @@ def _run(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
 
 
 def _is_deterministic(scenario: Scenario) -> bool:
-    """Whether no policy draws random numbers; nobody knows what a plug-in does."""
+    """Whether neither drafts nor a policy draw random numbers; nobody knows what a plug-in does."""
+    for pool in scenario.cluster.pools:
+        acceptance = pool.speculation.acceptance if pool.speculation is not None else None
+        if acceptance is not None and not (isinstance(acceptance, Recorded) and acceptance.proposal is None):
+            return False
     policies = [scenario.router, scenario.admission, *(pool.engine.scheduling for pool in scenario.cluster.pools)]
     return all(policy.policy in _WITHOUT_CHANCE for policy in policies)
 
@@ -233,6 +238,15 @@ def _parallel(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
             )
 
 
+def _drafters(_: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
+    for part in parts:
+        if part.drafter is not None and part.drafter.quantised and not part.model.mtp_parameters:
+            yield (
+                f"model {part.model.name}: nothing is known of a module for multi-token prediction; it is taken to be "
+                "its last layer once more"
+            )
+
+
 def _stragglers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     yield from mixed_faults(scenario.cluster.stragglers, scenario.cluster.pools)
 
@@ -254,5 +268,6 @@ REMARKS = (
     Remark("limits-between-tokens", _one_token),
     Remark("memory-option-idle", _memory),
     Remark("parallel-gains", _parallel),
+    Remark("drafter-assumed", _drafters),
     Remark("stragglers-of-many-kinds", _stragglers),
 )

@@ -25,7 +25,6 @@ class DrafterSpec:
         model: its layers and its output matrix; None of what only looks tokens up, and of heads.
         once: matrix products that its first pass has besides, ``(columns, rows)`` of the weights.
         each: the same in each pass; of heads, the products of one of them.
-        reads_prompt: whether it has a KV cache of its own, so that it must read the prompt too.
         shares_embedding: whether it uses the embedding matrix of the model.
         shares_output: whether it uses the output matrix of the model.
         quantised: whether it is a part of the model's checkpoint, in its precision.
@@ -36,7 +35,6 @@ class DrafterSpec:
     model: ModelSpec | None = None
     once: tuple[tuple[int, int], ...] = ()
     each: tuple[tuple[int, int], ...] = ()
-    reads_prompt: bool = True
     shares_embedding: bool = False
     shares_output: bool = False
     quantised: bool = False
@@ -129,12 +127,12 @@ def medusa(target: ModelSpec) -> DrafterSpec:
     """
     hidden = target.hidden
     each = ((hidden, hidden), (target.vocab, hidden))
-    return DrafterSpec(f"Medusa of {target.name}", HEADS, each=each, reads_prompt=False)
+    return DrafterSpec(f"Medusa of {target.name}", HEADS, each=each)
 
 
 def lookup(name: str) -> DrafterSpec:
     """Drafts are found in the prompt and in what was generated before."""
-    return DrafterSpec(name, LOOKUP, reads_prompt=False)
+    return DrafterSpec(name, LOOKUP)
 
 
 def _alone(target: ModelSpec) -> ModelSpec:

@@ -56,7 +56,7 @@ def explain(scenario: Scenario, step: Step, catalog: Catalog, pool_name: str | N
     if drafted is not None:
         phases += drafted.drafting.phases(shape)
     memory = _memory(pool, parts, place, step)
-    notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains"))
+    notes = remarks(scenario, [parts], only=("model-approximated", "parallel-gains", "drafter-assumed"))
     slow = others.stragglers(shape)
     return {
         "inputs": _inputs(scenario, pool, parts, step, shape),

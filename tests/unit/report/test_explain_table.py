@@ -40,7 +40,7 @@ def test_units(text: str, expected: str) -> None:
 
 
 def test_speculation_says_from_where_on_it_pays() -> None:
-    out, console = printed()
+    out, console = printed(200)
     print_explanation(explain(load_scenario("bench-8b-spec", [], CATALOG), Step.of(16, 700, None), CATALOG), console)
     for words in (
         "16 requests verify 4 tokens each", "of drafting", "3 tokens by EAGLE-3 of llama-3.1-8b: 1 pass of",

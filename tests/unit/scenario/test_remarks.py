@@ -79,6 +79,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "2 GPUs of replica 0 are slow in different ways",
     ),
+    "drafter-assumed": (
+        {"cluster": {"speculation": {"method": "mtp", "k": 1, "acceptance": 0.8}}},
+        "nothing is known of a module for multi-token prediction",
+    ),
     "parallel-gains": (
         {"cluster": {"parallel": {"context": 2}}},
         "cluster.pools.0.parallel.context 2 shares out prompts only",
@@ -86,6 +90,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 QUIET: dict[str, dict[str, Any]] = {
+    "drafter-assumed": {"cluster": {"speculation": {"method": "eagle", "k": 1, "acceptance": 0.8}}},
     "family-by-vllm-rules": {"engine": {"name": "vllm"}},
     "unknown-version": {"engine": {"version": "0.24.3"}},
     "more-blocks-than-memory": {"cluster": {"engine": {"num_gpu_blocks_override": 1000, "max_model_len": 1000}}},
@@ -188,6 +193,7 @@ def test_other_options_without_effect(change: dict[str, Any], words: str, base: 
     [
         {"run": {"seed": 3}},
         {"run": {"seed": 3}, "workload": REGULAR, "physics": {"jitter": 0.1}},
+        {"run": {"seed": 3}, "workload": REGULAR, "cluster": {"speculation": {"method": "eagle", "acceptance": 0.5}}},
         {"run": {"seed": 3}, "workload": REGULAR, "router": {"policy": "random"}, "cluster": {"replicas": 2}},
     ],
 )

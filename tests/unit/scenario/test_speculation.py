@@ -261,7 +261,6 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         EAGLE3 | {"controller": {"policy": "draft-len-schedule", "schedule": {"4": 2, "8": 7}}}, "set ",
         ".controller.schedule.8",
     ),
-    "a module that the model does not have": ({"method": "mtp", "acceptance": 0.5}, "multi-token", ".method"),
     "no method": ({"acceptance": 0.5}, "method", ".method"),
     "no acceptance": ({"method": "eagle3"}, "acceptance", ".acceptance"),
     "an unknown method": ({"method": "eagle4", "acceptance": 0.5}, "eagle3", ".method"),
@@ -389,7 +388,8 @@ def test_a_drafter_counts_by_its_shape(base: dict[str, Any], write: Any, tmp_pat
 def test_another_way_to_say_the_acceptance_replaces_the_first(load_it: Load, base: dict[str, Any]) -> None:
     """A pool's own over that of the cluster."""
     for own in ({"rate": 0.7}, {"survival": [0.5]}, {"recorded": "a.jsonl", "column": "n"}, {"preset": "gsm8k"}):
-        pools = {"cluster": {"pools": [{"name": "a", "speculation": EAGLE3 | {"acceptance": own}}]}}
+        pools: dict[str, Any] = {"cluster": {"pools": [{"name": "a", "speculation": EAGLE3 | {"acceptance": own}}]}}
         alone = load_it(deep_merge(base, pools)).scenario.cluster.pools[0].speculation
         everywhere = drafting(base, EAGLE3 | {"acceptance": {"preset": "sharegpt"}})
+        pools["cluster"]["pools"].append({"name": "b"})
         assert load_it(deep_merge(everywhere, pools)).scenario.cluster.pools[0].speculation == alone
