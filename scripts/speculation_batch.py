@@ -18,7 +18,7 @@ version of vLLM that it was measured in, the measured 1.70."""
 TREE_RATE = 0.793
 """With it the longest branch of three tokens yields 2.92 tokens a step, as measured of a tree of 21."""
 
-NGRAM = drafting("n-gram, K = 3", method="ngram", k=3, acceptance={"preset": "gsm8k", "proposal": 0.2})
+NGRAM = drafting("n-gram, K = 3", method="ngram", k=3, acceptance="gsm8k")
 EAGLE = drafting("EAGLE-3, K = 3", method="eagle3", k=3, acceptance="gsm8k")
 DRAFT = drafting("draft model, K = 3", method="draft-model", k=3, model="llama-3.2-1b", acceptance=DRAFT_RATE)
 TREE = drafting(
@@ -29,10 +29,10 @@ SCHOOL = (NGRAM, EAGLE, DRAFT, TREE)
 
 _EDITS: Any = {"dataset": "instructcoder"}
 NGRAM_EDITS = drafting(
-    "n-gram, K = 3", **_EDITS, method="ngram", k=3, acceptance={"preset": "instructcoder", "proposal": 0.8}
+    "n-gram, K = 3", **_EDITS, method="ngram", k=3, acceptance="instructcoder"
 )  # fmt: skip
 NGRAM_5_EDITS = drafting(
-    "n-gram, K = 5", **_EDITS, method="ngram", k=5, acceptance={"preset": "instructcoder", "proposal": 0.8}
+    "n-gram, K = 5", **_EDITS, method="ngram", k=5, acceptance="instructcoder"
 )  # fmt: skip
 EAGLE_EDITS = drafting("EAGLE-3, K = 3", **_EDITS, method="eagle3", k=3, acceptance="instructcoder")
 EDITS = (NGRAM_EDITS, NGRAM_5_EDITS, EAGLE_EDITS)
