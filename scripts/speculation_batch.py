@@ -194,7 +194,9 @@ def _panel(axes: Any, title: str, variants: tuple[Variant, ...], colours: dict[s
         axes.plot(BATCHES, gains, "o-", color=colour, label=variant.name, markersize=3.5)
         batch = crossing(variant)
         if batch is not None:
-            axes.plot([batch], [1], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6)
+            axes.plot(
+                [batch], [1], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6
+            )
     axes.set_xscale("log", base=2)
     axes.set_xticks(BATCHES, [str(batch) for batch in BATCHES])
     axes.minorticks_off()
@@ -228,6 +230,6 @@ def draw_bill(path: Path) -> None:
         axes.set_xticks(range(len(BATCHES)), [str(batch) for batch in BATCHES])
         axes.set_xlabel("requests in flight")
         axes.set_ylabel("% of plain decoding")
-        axes.set_ylim(0, 165)
+        axes.set_ylim(0, 138)
         axes.grid(axis="x", visible=False)
         axes.legend(loc="upper left", ncols=len(BILL))

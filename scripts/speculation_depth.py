@@ -58,7 +58,10 @@ def draw(path: Path) -> None:
     """Tokens a draft, TPOT beside ITL, and speed-up, by K."""
     from servetwin.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, canvas
 
-    subtitle = "llama-3.1-8b on H100, GSM8K · K = 0: plain decoding · solid: mean time per token; dashed: median gap between chunks"
+    subtitle = (
+        "llama-3.1-8b on H100, GSM8K · K = 0: plain decoding · solid: mean time per token; dashed: median gap between "
+        "chunks"
+    )
     colours = dict(zip(BATCHES, (BLUE, GREEN, ORANGE, PURPLE), strict=True))
     depths = (0, *DEPTHS)
     with canvas(12, 4.2, "EAGLE-3: how many tokens to draft", subtitle, path) as figure:

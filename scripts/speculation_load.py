@@ -1,7 +1,8 @@
 """A number of drafts that follows the load against every fixed one, under loads that rise and fall.
 
-Loads, candidates and the SLO were written down before anything was run, and nothing was tuned: rules have their defaults,
-or where they have none, what their source gives as an example.
+Loads, candidates and the SLO were written down before any rule was run, and nothing was tuned: rules have their
+defaults, or where they have none, what their source gives as an example. The rates follow from what plain decoding
+can do at most.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ RULES = (
 CANDIDATES = (*FIXED, *RULES)
 
 PICTURE = "speculation-load.png"
-SHOWN = ("fixed, K = 1", "fixed, K = 3", "by-batch-size", "ema-tiers", "goodput")
+SHOWN = ("fixed, K = 0", "fixed, K = 3", "by-batch-size", "goodput")
+"""Candidates of the picture."""
 
 
 @dataclass(frozen=True)
@@ -152,3 +154,42 @@ def candidates_table(load: int) -> str:
             cells.append(f"{value:,.0f}" if value >= 100 else f"{value:.1f}")
         rows.append([candidate.name, *cells])
     return table(("rule", *METRICS), rows)
+
+
+def draw(path: Path) -> None:
+    """Arrivals, batch and chosen K over time, under both shapes."""
+    from servetwin.report.style import BLUE, GREEN, INK, ORANGE, PURPLE, canvas
+
+    subtitle = "llama-3.1-8b on one H100 · top: arrivals · middle: requests that run · bottom: tokens drafted for each"
+    colours = dict(zip(SHOWN, (BLUE, PURPLE, ORANGE, GREEN), strict=True))
+    with canvas(12, 6.6, "EAGLE-3 while the load rises and falls", subtitle, path) as figure:
+        panels = figure.subplots(3, 2, sharex="col", sharey="row", height_ratios=(1, 1.6, 1.6))
+        for column, (title, stages) in enumerate((("Rise and fall", RISE), ("Bursts", BURSTS))):
+            rates, batch, drafts = panels[:, column]
+            ends = np.cumsum([length for _, _, length in stages])
+            times = np.ravel(np.column_stack((ends - [length for _, _, length in stages], ends)))
+            rates.plot(times, np.ravel([(begin, end) for begin, end, _ in stages]), color=INK)
+            rates.set_title(title)
+            for candidate in CANDIDATES:
+                if candidate.name in colours:
+                    _course(batch, drafts, at(candidate, stages, 0), candidate, colours[candidate.name])
+            drafts.set_xlabel("simulated time [s]")
+            drafts.set_xlim(0, ends[-1] + 20)
+            for axes in (rates, batch):
+                axes.set_ylim(bottom=0)
+        for axes, label in zip(panels[:, 0], ("requests / s", "requests", "K"), strict=True):
+            axes.set_ylabel(label)
+        panels[1, 0].legend(loc="upper left")
+
+
+def _course(batch: Any, drafts: Any, found: Outcome, candidate: Candidate, colour: str) -> None:
+    """What a candidate did."""
+    ends, running, k = found.course["end_s"], found.course["running"], found.course["k"]
+    # Means over some seconds: a controller may choose anew in every step.
+    width = max(1, len(ends) // 150)
+    whole = len(ends) // width * width
+    times = ends[:whole].reshape(-1, width)[:, -1]
+    requests = running[:whole].reshape(-1, width).mean(axis=1)
+    batch.plot(times, requests, color=colour, label=candidate.name, linewidth=1.4)
+    chosen = k[:whole].astype(float).reshape(-1, width).mean(axis=1) if candidate.k else np.zeros(len(times))
+    drafts.plot(times, chosen, color=colour, linewidth=1.4)

@@ -60,7 +60,8 @@ def at(variant: Variant, batch: int) -> Run:
     changes = [
         f"workload.arrivals={{process: closed-loop, concurrency: {batch}}}",
         f"workload.prompts={prompt}",
-        f"workload.outputs={{distribution: normal, mean: {answer}, std: {0.3 * answer:.0f}, min: 20, max: {2 * answer}}}",
+        f"workload.outputs={{distribution: normal, mean: {answer}, std: {0.3 * answer:.0f}, min: 20, "
+        f"max: {2 * answer}}}",
         f"run.requests={max(_FEWEST, _TIMES * batch)}",
         f"run.warmup_requests={batch}",
         *variant.more,
