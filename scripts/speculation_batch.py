@@ -176,7 +176,7 @@ def draw_batch(path: Path) -> None:
         NGRAM.name: ORANGE, NGRAM_5_EDITS.name: PURPLE, EAGLE.name: BLUE, DRAFT.name: GREEN, TREE.name: PURPLE,
         **dict(zip(MACHINES, (BLUE, ORANGE, GREEN, PURPLE), strict=True)),
     }  # fmt: skip
-    with canvas(12, 4.6, "Speed-up by speculation, by batch", subtitle, path) as figure:
+    with canvas(10, 4.0, "Speed-up by speculation, by batch", subtitle, path) as figure:
         for axes, (title, variants) in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
             _panel(axes, title, variants, colours)
         figure.axes[0].set_ylabel("speed-up")

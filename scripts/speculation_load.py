@@ -162,7 +162,7 @@ def draw(path: Path) -> None:
 
     subtitle = "llama-3.1-8b on one H100 · top: arrivals · middle: requests that run · bottom: tokens drafted for each"
     colours = dict(zip(SHOWN, (BLUE, PURPLE, ORANGE, GREEN), strict=True))
-    with canvas(12, 6.6, "EAGLE-3 while the load rises and falls", subtitle, path) as figure:
+    with canvas(8.4, 5, "EAGLE-3 while the load rises and falls", subtitle, path) as figure:
         panels = figure.subplots(3, 2, sharex="col", sharey="row", height_ratios=(1, 1.6, 1.6))
         for column, (title, stages) in enumerate((("Rise and fall", RISE), ("Bursts", BURSTS))):
             rates, batch, drafts = panels[:, column]
@@ -175,8 +175,8 @@ def draw(path: Path) -> None:
                     _course(batch, drafts, at(candidate, stages, 0), candidate, colours[candidate.name])
             drafts.set_xlabel("simulated time [s]")
             drafts.set_xlim(0, ends[-1] + 20)
-            for axes in (rates, batch):
-                axes.set_ylim(bottom=0)
+            batch.set_ylim(bottom=0)
+        panels[0, 0].set_ylim(0, 33)
         for axes, label in zip(panels[:, 0], ("requests / s", "requests", "K"), strict=True):
             axes.set_ylabel(label)
         panels[1, 0].legend(loc="upper left")
@@ -186,7 +186,7 @@ def _course(batch: Any, drafts: Any, found: Outcome, candidate: Candidate, colou
     """What a candidate did."""
     ends, running, k = found.course["end_s"], found.course["running"], found.course["k"]
     # Means over some seconds: a controller may choose anew in every step.
-    width = max(1, len(ends) // 150)
+    width = max(1, len(ends) // 100)
     whole = len(ends) // width * width
     times = ends[:whole].reshape(-1, width)[:, -1]
     requests = running[:whole].reshape(-1, width).mean(axis=1)
