@@ -124,6 +124,7 @@ def test_room() -> None:
 def test_best_depth() -> None:
     """By batch, and gaps between chunks."""
     best = [depth.best(requests) for requests in depth.BATCHES]
+    assert runs.speed_up(depth.eagle(1), 512) < 1 and says("with 512 requests of GSM8K it does not")
     assert best == [4, 4, 2, 1] and says("The best K is 4 with one request, 2 with 64, 1 with 256.")
     gains = [runs.speed_up(depth.eagle(k), 1) for k in (3, 4, 5, 6)]
     assert min(gains) > 0.97 * max(gains)
@@ -149,7 +150,7 @@ def test_the_best_rule_and_fixed_numbers(where: int) -> None:
         assert pace[candidate.name] < pace[NONE.name]
         assert load.mean(candidate, where, "within the SLO, %") > 99.9
     assert pace["by-batch-size"] > max(pace[one.name] for one in (ONE, TWO, THREE))
-    assert pace["ema-tiers"] == pytest.approx(pace[THREE.name], rel=1e-4)
+    assert pace["ema-tiers"] == pytest.approx(pace[THREE.name], rel=1e-3)
 
 
 def test_rules_at_the_rush_hour() -> None:
