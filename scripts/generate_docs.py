@@ -29,6 +29,7 @@ import docs_accuracy
 import docs_lists
 import docs_profiles
 import docs_schema
+import speculation
 import splitting
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +52,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "scheduling anomalies": anomalies.table,
     "simulated capacity-100b by degree": capacity_100b.degrees_table,
     "simulated capacity-100b by precision": capacity_100b.precisions_table,
+    **{f"simulated speculation, {name}": table for name, table in speculation.TABLES.items()},
     **{f"simulated splitting, {name}": table for name, table in splitting.TABLES.items()},
 }
 
@@ -62,6 +64,7 @@ IMAGES = {
     "sweep-lines.png": ("sweep load.yaml", "sweep-1-ttft_ms.p99.png"),
     "compare-waterfall.png": ("compare multi-turn --toggle prefix-caching", "waterfall.png"),
     "capacity-100b.png": ("capacity_100b.py", capacity_100b.PICTURE),
+    **{name: ("speculation.py", name) for name in speculation.PICTURES},
     **{name: ("splitting.py", name) for name in splitting.PICTURES},
 }
 """Picture in ``docs/images`` → the arguments of servetwin, or the script beside this one, that draw it, and the file
