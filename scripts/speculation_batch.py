@@ -170,7 +170,7 @@ def draw_batch(path: Path) -> None:
     panels = (
         ("School mathematics (GSM8K)", SCHOOL),
         ("Edits of code (InstructCoder)", EDITS),
-        ("EAGLE-3, K = 3 on GSM8K, elsewhere", ELSEWHERE),
+        ("EAGLE-3, K = 3, on GSM8K", ELSEWHERE),
     )
     colours = {
         NGRAM.name: ORANGE, NGRAM_5_EDITS.name: PURPLE, EAGLE.name: BLUE, DRAFT.name: GREEN, TREE.name: PURPLE,

@@ -63,8 +63,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "empty": ("", ("case.yaml", "empty", "a scenario in YAML")),
     "a list": ("- quickstart\n", ("case.yaml", "a mapping", "found:   ['quickstart']")),
     "not built yet": (
-        BASE + "cluster: {speculation: {method: eagle3, k: 3}}\n",
-        ("case.yaml, cluster.speculation", "does not have speculative decoding", "eagle3"),
+        BASE + "cluster: {kv_tiers: [{name: cpu, capacity: 100 GiB}]}\n",
+        ("case.yaml, cluster", "does not have"),
     ),
     "without effect": (
         BASE + "cluster: {engine: {scheduling: edf}}\n",
