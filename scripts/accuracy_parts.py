@@ -11,6 +11,7 @@ from typing import Any
 from accuracy_notes import Notes, Target
 
 from servetwin.report.markdown import one, signed, table
+from servetwin.report.validation_markdown import speedup_blocks
 from servetwin.report.validation_rows import (
     LABELS,
     TEXTS,
@@ -274,6 +275,12 @@ def _assumptions(document: Document, _: Notes) -> str:
 @_part("not modelled")
 def _not_modelled(_: Document, notes: Notes) -> str:
     return "\n".join(f"- {text}" for text in notes.not_modelled)
+
+
+@_part("speed-ups")
+def _speedups(document: Document, _: Notes) -> str:
+    scores = document["speedups"]
+    return "\n\n".join(speedup_blocks(scores)) if scores else "None was measured."
 
 
 def other_run(document: Document, notes: Notes) -> str:

@@ -68,6 +68,13 @@ def result(**changed: Any) -> dict[str, Any]:
             {"id": "bench-a", "kind": "serving", "metric": "e2e_ms.mean", **error(6.0)},
             {"id": "sweep-a", "kind": "concurrency_sweep", "metric": "tpot_ms.mean", **error(-4.0, 3)},
         ],
+        "speedups": {
+            "measured": {"mae": 0.0512, "bias": -0.01, "n": 2, "wrong_side": [
+                {"id": "drafts", "stage": "EAGLE batch_64", "predicted": 1.04, "measured": 0.91},
+            ]},
+            "inferred": {"mae": None, "bias": None, "n": 0, "wrong_side": []},
+            "rates": {"drafts-EAGLE": 0.72049},
+        },
         "peers": {"theirs": {"tpot_ms.mean": {**group(40.0, 1), "servetwin_mape_mean": 4.0}}},
         "published_peers": [
             {"case_set": "theirs", "simulator": "one", "metric": "e2e_mean", "n_experiments": 3.0,
@@ -248,3 +255,12 @@ def test_the_notes_of_the_repository_are_well_formed() -> None:
     notes = notes_file.read_notes(ROOT / "scripts" / "accuracy_notes.yaml")
     assert {target.metric for target in notes.targets} <= set(importlib.import_module("accuracy_parts").LABELS)
     assert notes.notes and notes.not_modelled
+
+
+def test_speed_ups_by_drafts(notes: Any) -> None:
+    text = page(notes)
+    assert "| measured | 0.051 | -0.010 | 2 | 1 |" in text
+    assert "| inferred |" not in text
+    assert "- `drafts` EAGLE batch_64: 1.040, measured 0.910" in text
+    assert "| drafts-EAGLE | 0.720 |" in text
+    assert "None was measured." in page(notes, result(speedups={}))

@@ -15,8 +15,8 @@ from servetwin.report.validation_rows import LABELS, Groups, cases_by, main_only
 
 _QUIET = "dim"
 
-_NARROW = ("e2e_ms.p99",)
-"""Metrics of the short tables for which a terminal has no room."""
+_NARROW = ("e2e_ms.p99", "speedup")
+"""Metrics of the short tables for which a terminal has no room; speed-ups have a table of their own."""
 
 _SECTIONS = (
     ("sets", "set", "set {}"), ("kinds", "kind", "{}"), ("engines", "engine", "engine {}"),

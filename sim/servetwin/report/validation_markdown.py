@@ -41,7 +41,7 @@ def report(document: Mapping[str, Any]) -> str:
             texts=3,
         ),
         *_per_request(document["per_request"]),
-        *_speedups(document["speedups"]),
+        *(("## Speed-ups by drafts", *speedup_blocks(document["speedups"])) if document["speedups"] else ()),
         "## Every case",
         "Signed errors in %, the mean over the scored points of the case; and the mean absolute error in the metric by "
         "which its kind is ordered.",
@@ -118,13 +118,14 @@ def _per_request(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["## Single requests", "Runs that replay recorded requests: the absolute error of each one's E2E.", found]
 
 
-def _speedups(scores: Mapping[str, Any]) -> list[str]:
-    """How well speed-ups by drafts are predicted, apart by where their acceptance comes from."""
-    if not scores:
-        return []
+def speedup_blocks(scores: Mapping[str, Any]) -> list[str]:
+    """How well speed-ups by drafts are predicted, apart by where their acceptance comes from: paragraphs and tables.
+
+    Args:
+        scores: ``speedups`` of the document; not empty.
+    """
     found = {how: scores[how] for how in ("measured", "inferred") if scores[how]["n"]}
     parts = [
-        "## Speed-ups by drafts",
         "Errors in units of the speed-up. Acceptance: measured with the drafter on the data set, or inferred for a "
         "series from its speed-up at a batch of one, which is then not scored.",
         table(
