@@ -41,9 +41,9 @@ def timeline(result: NaiveResult) -> list[tuple[int, int]]:
 # -- who imports what ----------------------------------------------------------------------------------------
 
 ALLOWED = {
-    "servetwin.request": {"Request"},
+    "servetwin.request": {"Fate", "Request"},
     "servetwin.engine.protocols": {"EngineSettings"},
-    "servetwin.physics.protocols": {"StepShape", "StepPrice", "Phase"},
+    "servetwin.physics.protocols": {"DRAFT", "Phase", "StepPrice", "StepShape"},
 }
 
 

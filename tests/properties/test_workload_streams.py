@@ -117,6 +117,9 @@ def allowed(content: dict[str, Any]) -> bool:
     """Whether the parts go together."""
     if content["arrivals"].get("rate_per_s") == "inf" and len(processes(content)) > 1:
         return False
+    # Neither may a bound be one that no answer reaches.
+    if "max_tokens" in content and content["outputs"] == 1:
+        return False
     return not (content.get("max_concurrency") and unlimited(content))
 
 
