@@ -35,9 +35,10 @@ MODULES = (
     *(
         f"servetwin.engine.{name}"
         for name in (
-            "accounts", "admission", "batch", "blocks", "draft_accounts", "drafting", "drafts", "entering", "executor",
-            "in_order", "lane", "loading", "look_ahead", "outputs", "pipeline", "pipeline_accounts", "plan",
-            "preemption", "prefix_cache", "prefix_node", "process", "rank", "reading", "stage_clock", "states",
+            "accounts", "admission", "batch", "blocks", "draft_accounts", "draft_control", "drafting", "drafts",
+            "entering", "executor", "in_order", "lane", "loading", "look_ahead", "outputs", "pipeline",
+            "pipeline_accounts", "plan", "preemption", "prefix_cache", "prefix_node", "process", "rank",
+            "reading", "stage_clock", "states",
             "steps", "verify", "waiting",
         )
     ),

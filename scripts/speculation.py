@@ -8,7 +8,6 @@ them. Without ``--out`` the tables are printed; with it they and the pictures ar
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 import speculation_batch
 import speculation_depth
 import speculation_load
+from findings import written_or_printed
 
 TABLES: dict[str, Callable[[], str]] = {
     "speed-ups": speculation_batch.speedups_table,
@@ -40,22 +40,5 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 """Name of a picture → what draws it."""
 
 
-def main() -> int:
-    """Print the tables, or write them and the pictures; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write the tables and the pictures here")
-    out = parser.parse_args().out
-    if out is None:
-        print("\n\n".join(f"{name}\n\n{table()}" for name, table in TABLES.items()))
-        return 0
-    out.mkdir(parents=True, exist_ok=True)
-    for name, table in TABLES.items():
-        (out / f"{name.replace(', ', '-').replace(' ', '-')}.md").write_text(f"{table()}\n", encoding="utf-8")
-    for name, draw in PICTURES.items():
-        draw(out / name)
-    print(f"written to {out}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(written_or_printed(__doc__, TABLES, PICTURES))

@@ -8,7 +8,6 @@ and ``servetwin compare`` say. Without ``--out`` the tables are printed; with it
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import splitting_measured
 import splitting_servers
 import splitting_stragglers
 import splitting_tensor
+from findings import written_or_printed
 
 TABLES: dict[str, Callable[[], str]] = {
     "tensor-steps": splitting_tensor.steps_table,
@@ -42,22 +42,5 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 """Name of a picture → what draws it."""
 
 
-def main() -> int:
-    """Print the tables, or write them and the pictures; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write the tables and the pictures here")
-    out = parser.parse_args().out
-    if out is None:
-        print("\n\n".join(f"{name}\n\n{table()}" for name, table in TABLES.items()))
-        return 0
-    out.mkdir(parents=True, exist_ok=True)
-    for name, table in TABLES.items():
-        (out / f"{name}.md").write_text(f"{table()}\n", encoding="utf-8")
-    for name, draw in PICTURES.items():
-        draw(out / name)
-    print(f"written to {out}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(written_or_printed(__doc__, TABLES, PICTURES))

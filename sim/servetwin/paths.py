@@ -35,3 +35,15 @@ def expanded(path: str | Path) -> Path:
 def real(path: Path) -> str:
     """The file behind all links; where they go in a circle, one of them."""
     return os.path.realpath(path)
+
+
+def names_beside(path: Path) -> list[str]:
+    """The names in the folder that the path lies in; none where it cannot be listed.
+
+    >>> names_beside(Path("no-such-folder/x.yaml"))
+    []
+    """
+    try:
+        return [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):  # ValueError: a name that holds a NUL character
+        return []

@@ -15,7 +15,7 @@ from servetwin.acceptance.numbers import PER_COUNTER, Numbers, proposed_where
 from servetwin.acceptance.spec import Recorded
 from servetwin.acceptance.tables import MOST_MATCHES
 from servetwin.errors import TraceError, nearest_name
-from servetwin.paths import expanded
+from servetwin.paths import expanded, names_beside
 from servetwin.request import Fate, Request
 from servetwin.streams import Streams
 
@@ -119,7 +119,9 @@ def _lines(path: Path, shown: str) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(stream, 1):
                 yield number, line.decode("utf-8")
     except FileNotFoundError:
-        raise TraceError("there is no such file", file=shown, nearest=_sibling(path)) from None
+        raise TraceError(
+            "there is no such file", file=shown, nearest=nearest_name(path.name, names_beside(path))
+        ) from None
     except IsADirectoryError:
         raise TraceError("this is a directory, not a file", file=shown) from None
     except UnicodeDecodeError:
@@ -131,11 +133,3 @@ def _lines(path: Path, shown: str) -> Iterator[tuple[int, str]]:
     except (OSError, ValueError) as error:  # ValueError: a name that holds a NUL character
         reason = getattr(error, "strerror", None) or str(error)
         raise TraceError(f"the file cannot be read: {reason}", file=shown) from None
-
-
-def _sibling(path: Path) -> str | None:
-    try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except (OSError, ValueError):
-        return None
-    return nearest_name(path.name, names)

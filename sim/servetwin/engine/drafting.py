@@ -24,19 +24,10 @@ class DraftingExecutor(Executor):
     #: The steps of the run under way, as far as they were made: the first ``_planned`` of them, and what was needed.
     _steps: list[PlannedStep]
 
-    def generated(self, now: int) -> int:
-        """Output tokens of the unfinished requests here, as of the last step that ended before ``now`` [ps]."""
-        generated = self.rank.generated
-        if self._may_cut and self._busy:
-            series = self._series
-            if self._head is not None and now > series.start_ps:
-                generated += self._head.emitted
-            done = min(series.count, series.steps_before(now))
-            generated += sum([step.emitted for step in self._steps[:done]])
-            batch = self.rank.batch
-            first, planned = len(self._steps), self._planned
-            generated += sum([batch.gains(index - planned) for index in range(first, done)])
-        return generated
+    def _emitted(self, count: int) -> int:
+        batch, planned = self.rank.batch, self._planned
+        made = sum([step.emitted for step in self._steps[:count]])
+        return made + sum([batch.gains(index - planned) for index in range(len(self._steps), count)])
 
     def _new_accounts(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> StepAccounts:
         batch = rank.batch

@@ -7,11 +7,11 @@ to come is read again.
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappush
 from typing import Final
 
-from servetwin.engine.batch import NEVER, DecodeBatch
+from servetwin.engine.batch import DecodeBatch
+from servetwin.engine.draft_control import DraftControl
 from servetwin.engine.protocols import DraftController, Fates, StepForecast
 from servetwin.engine.reading import Packing, Reading
 from servetwin.request import Request
@@ -21,20 +21,6 @@ _KEPT: Final = 4096
 
 #: Steps that are looked ahead at once: a run is seldom longer, and what is beyond its end was looked at in vain.
 _AHEAD: Final = 64
-
-
-class _View:
-    """See ``DraftView``."""
-
-    def __init__(self, most: int, requests: int, context: int, forecast: StepForecast) -> None:
-        self.most = most
-        self.requests = requests
-        self.context = context
-        self._forecast = forecast
-
-    def step_ps(self, k: int) -> int:
-        """See ``DraftView``."""
-        return self._forecast(self.requests, self.context, k)
 
 
 class DraftBatch(DecodeBatch):
@@ -61,9 +47,8 @@ class DraftBatch(DecodeBatch):
         drafts: drafts in a row that each request has for the next step.
     """
 
-    __slots__ = ("_asked", "_blocks", "_budget", "_controller", "_depth", "_fates", "_forecast", "_lookahead", "_nodes",
-                 "_odd", "_origin", "_outcomes", "_review", "_steps", "_sums", "_trimmed", "_wide", "drafts", "most",
-                 "packing")  # fmt: skip
+    __slots__ = ("_blocks", "_budget", "_control", "_depth", "_fates", "_lookahead", "_nodes", "_odd", "_origin",
+                 "_steps", "_sums", "_trimmed", "_wide", "drafts", "most", "packing")  # fmt: skip
 
     def __init__(
         self,
@@ -85,9 +70,8 @@ class DraftBatch(DecodeBatch):
         self._budget = budget
         self._depth = depth
         self._fates = fates
-        self._controller = controller
+        self._control = DraftControl(controller, most, depth, forecast) if controller is not None else None
         self.asks = controller is not None
-        self._forecast = forecast
         self.packing = Packing(most, budget + most)
         #: What a request that accepts so many drafts adds to a step.
         self._steps = [self.packing.step(accepted) for accepted in range(most + 1)]
@@ -100,11 +84,6 @@ class DraftBatch(DecodeBatch):
         #: By step, where requests do not all verify ``nodes`` tokens: drafted tokens, and requests that verify any, as
         #: far as they differ from what they would be then.
         self._odd: dict[int, tuple[int, int]] = {}
-        #: For how many requests the controller was last asked, and in which step it wants to be again.
-        self._asked = -1
-        self._review = 0
-        #: Steps whose outcome the controller has not been told: step, requests, drafted tokens, accepted by position.
-        self._outcomes: deque[tuple[int, int, int, list[int]]] = deque()
         #: Drafts that the budget leaves a request in the step being planned, -1 = all.
         self._trimmed = -1
 
@@ -235,10 +214,8 @@ class DraftBatch(DecodeBatch):
         """How many steps of today's composition can be planned, a bounded number at a time: before a request
         finishes, the controller is asked, a step passes the budget, or ``free`` blocks run out."""
         limit = min(self.next_finish() - self.step, _AHEAD)
-        if self._controller is not None:
-            if self._asked != self.size:
-                return 0
-            limit = min(limit, self._review - self.step)
+        if self._control is not None:
+            limit = min(limit, self._control.steps_left(self.size, self.step))
         if self.size * (1 + self._nodes) > self._budget:
             limit = self._within_budget(limit)
         return self.steps_within(free, limit) if limit > 0 else 0
@@ -260,8 +237,8 @@ class DraftBatch(DecodeBatch):
 
     def advance(self, steps: int) -> int:
         """``steps`` more steps have been planned; returns the output tokens of their decodes."""
-        if self._controller is not None and self._controller.observes:
-            self._remember(steps)
+        if self._control is not None and self._control.observes:
+            self._remember(self._control, steps)
         gained = 0
         for ahead in range(steps):
             gained += self.gains(ahead)
@@ -294,25 +271,16 @@ class DraftBatch(DecodeBatch):
             requests: requests in the step.
             context: KV tokens that they have.
         """
-        controller = self._controller
-        if controller is None or (requests == self._asked and self.step < self._review):
-            return
-        outcomes = self._outcomes
-        # A plan is made when the step ``depth`` before its own starts, and knows what came of the steps before that.
-        while outcomes and outcomes[0][0] < self.step - self._depth:
-            _, verifying, drafted, accepted = outcomes.popleft()
-            controller.observe(verifying, drafted, accepted)
-        self._asked = requests
-        self._review = self.step + controller.review_steps if controller.review_steps else NEVER
-        self.made = controller.choose(_View(self.most, requests, context, self._forecast))
+        if self._control is not None:
+            self.made = self._control.decide(requests, context, self.step, self.made)
 
-    def _remember(self, steps: int) -> None:
+    def _remember(self, control: DraftControl, steps: int) -> None:
         """Keep what comes of the next steps for the controller."""
         for ahead in range(steps):
             verifying = self.drafting(ahead)
             if verifying:
                 accepted = self.packing.by_position(self.stood(ahead))[: self.drafts]
-                self._outcomes.append((self.step + ahead, verifying, self.drafted(ahead), accepted))
+                control.remember(self.step + ahead, verifying, self.drafted(ahead), accepted)
 
     def _redraft(self) -> None:
         """Requests have another number of drafts from the next step on."""
@@ -340,7 +308,7 @@ class DraftBatch(DecodeBatch):
         request.reading = reading
         fate = request.fate
         assert fate is not None
-        limited = self._controller is not None and self._controller.per_request
+        limited = self._control is not None and self._control.per_request
         if fate.proposed is not None or limited or self._trimmed >= 0:
             self._read_one_by_one(request, reading, limited)
             self._add(reading, 0, request.computed, request.held, 1)
@@ -409,8 +377,8 @@ class DraftBatch(DecodeBatch):
                 # Made at the end of the step before, whose plan knew as much.
                 while len(known) < len(history) and history[len(known)][0] < step - 1 - self._depth:
                     known.append(history[len(known)][1:])
-                assert self._controller is not None
-                drafts = min(drafts, self._controller.limit(known))
+                assert self._control is not None
+                drafts = min(drafts, self._control.limit(known))
             tokens = self._verified(drafts)
             if step == self.step and 0 <= self._trimmed < tokens:
                 tokens = self._trimmed
@@ -440,7 +408,7 @@ class DraftBatch(DecodeBatch):
             request.drafted_tokens += done * reading.tokens
         else:
             request.drafted_tokens += sum(reading.verified[:done])
-            if self._controller is not None and self._controller.per_request and not whole:
+            if self._control is not None and self._control.per_request and not whole:
                 self._keep_history(request, reading, done)
         reading.end = self.step
         if not whole:

@@ -116,8 +116,12 @@ class Executor(EngineProcess):
             series = self._series
             if self._head is not None and now > series.start_ps:
                 generated += self._head.emitted
-            generated += self._step.emitted * min(series.count, series.steps_before(now))
+            generated += self._emitted(min(series.count, series.steps_before(now)))
         return generated
+
+    def _emitted(self, count: int) -> int:
+        """Output tokens of the first ``count`` steps of the run under way."""
+        return self._step.emitted * count
 
     def stop(self, now: int) -> None:
         """Account for what has happened before ``now`` [ps]; see ``EngineProcess``."""

@@ -104,7 +104,8 @@ def _steps(chunk: Chunk, phases: dict[tuple[int, int], list[Any]], staged: Bools
         now = start
         for place in range(count):
             length = first + growth * place
-            kind = "decode" if not prefill else "mixed" if decodes else "prefill"
+            alone = "verify" if drafts[0] else "decode"
+            kind = alone if not prefill else "mixed" if decodes else "prefill"
             yield _complete(
                 kind, "step", replica, now, length,
                 tokens=tokens, prefill_tokens=prefill, decodes=decodes, context=context + decodes * place,

@@ -59,6 +59,11 @@ def drafter_parts(pool: Pool, model: ModelSpec, place: str, catalog: Catalog) ->
             allowed=["1"] if tensor == 1 else ["1", str(tensor)],
         )  # fmt: skip
     if drafter.model is not None and any(layer.attention.heads % share for layer in drafter.model.layers):
+        if speculation.tensor is not None:
+            raise CapacityError(
+                f"the heads of {drafter.name} cannot be shared out evenly over {share} GPUs", path=f"{path}.tensor",
+                found=share, allowed="1, or left out: each GPU has all of it then",
+            )  # fmt: skip
         share = 1
     return {"drafter": drafter, "draft_tensor": share, "drafts": speculation.k}
 

@@ -197,6 +197,7 @@ def test_drafts_and_verification_are_phases_of_their_steps(tmp_path):
     assert (first["args"]["drafted"], first["args"]["accepted"]) == (12, 10)
     assert (middle["args"]["drafted"], middle["args"]["accepted"]) == (4, 2)
     assert "drafted" not in last["args"]
+    assert (middle["name"], last["name"]) == ("verify", "decode")
     phases = {
         step["ts"]: [one for one in of(document, "phase") if step["ts"] <= one["ts"] < step["ts"] + step["dur"]]
         for step in (first, middle, last)

@@ -17,6 +17,7 @@ from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.build import build
+from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.load import LoadedScenario, load
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import pool_parts
@@ -393,3 +394,29 @@ def test_another_way_to_say_the_acceptance_replaces_the_first(load_it: Load, bas
         everywhere = drafting(base, EAGLE3 | {"acceptance": {"preset": "sharegpt"}})
         pools["cluster"]["pools"].append({"name": "b"})
         assert load_it(deep_merge(everywhere, pools)).scenario.cluster.pools[0].speculation == alone
+
+
+def test_captured_sizes_are_multiples_of_what_a_request_verifies(load_it: Load, base: dict[str, Any]) -> None:
+    def sizes(speculation: Any) -> tuple[int, ...]:
+        return captured(load_it(drafting(base, speculation)).scenario.cluster.pools[0])
+
+    assert sizes("none")[:5] == (1, 2, 4, 8, 16)
+    assert sizes(EAGLE3 | {"k": 5})[:4] == (6, 12, 18, 24)
+    assert {size % 5 for size in sizes(EAGLE3 | {"k": 4})} == {0}
+    assert {size % 10 for size in sizes(EAGLE3 | {"tree": {"nodes": 9, "branching": 2}})} == {0}
+
+
+def test_a_drafter_whose_heads_cannot_be_shared_out_is_whole_on_each_gpu(load_it: Load, base: dict[str, Any]) -> None:
+    """Unless somebody asks for more than there can be."""
+    small = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 768, "vocab_size": 128_256,
+        "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 1024,
+        "max_position_embeddings": 131_072, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    base["cluster"]["parallel"] = {"tensor": 4}
+    speculation = {"method": "draft-model", "model": small, "acceptance": 0.5}
+    loaded = load_it(drafting(base, speculation)).scenario.cluster.pools[0].speculation
+    assert loaded is not None and loaded.tensor == 1
+    with pytest.raises(CapacityError, match="cannot be shared out evenly over 4 GPUs") as caught:
+        load_it(drafting(base, speculation | {"tensor": 4}))
+    assert (caught.value.path or "").endswith("speculation.tensor")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from servetwin.errors import TraceError, nearest_name
-from servetwin.paths import expanded
+from servetwin.paths import expanded, names_beside
 from servetwin.workload.traces.format import RowError
 from servetwin.workload.traces.spool import temporary_file, write_all
 
@@ -123,7 +123,7 @@ def _check_kind(path: Path, shown: str) -> None:
 def _missing(path: Path, shown: str) -> TraceError:
     if path.is_symlink():
         return TraceError("this link leads to no file", file=shown, found=str(path.readlink()))
-    return TraceError("there is no such file", file=shown, nearest=_sibling(path))
+    return TraceError("there is no such file", file=shown, nearest=nearest_name(path.name, names_beside(path)))
 
 
 def _zstd(raw: BinaryIO, shown: str) -> Any:
@@ -222,11 +222,3 @@ def check_folder(path: Path, shown: str) -> None:
             pass
     except OSError as error:
         raise TraceError(f"the folder cannot be read: {error.strerror}", file=shown) from None
-
-
-def _sibling(path: Path) -> str | None:
-    try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except (OSError, ValueError):
-        return None
-    return nearest_name(path.name, names)
