@@ -111,16 +111,12 @@ def test_larger_runs(seed: int) -> None:
 
 @pytest.mark.parametrize("stepping", STEPPING)
 def test_attended_pairs_by_hand(stepping: str) -> None:
-    """Four tokens behind 11 attend 11 + 12 + 13 + 14 pairs, a prompt of 20 tokens 1 + … + 20.
-
-    What drafts attend of each other is left out.
-    """
+    """Four tokens behind 10 attend 11 + 12 + 13 + 14 pairs, a prompt of 20 tokens 1 + … + 20."""
     real = DraftingDrive(drafting(own(0, 10, 30), own(250, 20, 1), accepts=0.0, num_blocks=40), stepping)
     real.run()
     prompt, alone, both, after = real.log.all_rows()[:4]
     assert (prompt["attended"], prompt["context"]) == (55, 10)
     assert (both["prefill_tokens"], both["drafted"], both["context"]) == (20, 3, 12 + 3 + 20)
-    drafts_of_each_other = 1 + 2 + 3 - 3
-    assert alone["attended"] == 11 + 12 + 13 + 14 - drafts_of_each_other
-    assert both["attended"] == 12 + 13 + 14 + 15 + 210 - drafts_of_each_other
-    assert after["attended"] == 13 + 14 + 15 + 16 - drafts_of_each_other
+    assert alone["attended"] == 11 + 12 + 13 + 14
+    assert both["attended"] == 12 + 13 + 14 + 15 + 210
+    assert after["attended"] == 13 + 14 + 15 + 16

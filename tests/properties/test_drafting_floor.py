@@ -46,25 +46,33 @@ def speculative(
         drafting = ModelDrafting(
             RooflineStepTime(drafter.model, chip, tensor=share, weights="auto", **common),
             once=products(drafter.once, share, machine), each=products(drafter.each, share, machine),
-            parallel=method == "parallel", branching=branching, graph_sizes=SIZES, synchronous=synchronous,
-            calibration=CALIBRATION,
+            parallel=method == "parallel", on_states=drafter.on_states, branching=branching, graph_sizes=SIZES,
+            synchronous=synchronous, calibration=CALIBRATION,
         )  # fmt: skip
     return SpeculativeStepTime(verifying, drafting)
 
 
 def step(
-    contexts: list[int], width: int, chunks: list[tuple[int, int]], windows: tuple[int, ...], drafts: int
+    contexts: list[int], widths: list[int], chunks: list[tuple[int, int]], windows: tuple[int, ...], drafts: int
 ) -> StepShape:
-    """Requests with so much context verify ``width`` tokens more each, and everybody gets ``drafts`` new ones."""
+    """Requests with so much context verify as many tokens more each, and everybody gets ``drafts`` new ones."""
     decodes = len(contexts)
-    drafted = decodes * width
+    drafted = sum(widths)
     tokens = decodes + drafted + sum(new for new, _ in chunks)
     padded = next((size for size in SIZES if size >= tokens), tokens)
     context = tuple(sum(c if w is None else min(c, w) for c in contexts) + drafted for w in (None, *windows))
+    width = 0.0
+    if len(set(widths)) > 1:
+        width = sum(rows(contexts, widths)) / context[0]
     return StepShape(
         tokens, padded, tokens <= SIZES[-1], decodes + len(chunks), decodes, context, (decodes,) * len(context),
-        tuple(chunks), drafted, drafts=drafts,
+        tuple(chunks), drafted, drafts=drafts, width=width,
     )  # fmt: skip
+
+
+def rows(contexts: list[int], widths: list[int]) -> list[int]:
+    """What each token of the decoding requests attends: drafted tokens those before them too."""
+    return [context + place for context, width in zip(contexts, widths, strict=True) for place in range(1 + width)]
 
 
 class DraftFloor(Floor):
@@ -103,23 +111,33 @@ class DraftFloor(Floor):
             return moved + 2.0 * (2 * hidden * hidden + vocab * hidden) / t, 0.0
         return moved + 2.0 * min(32_000, vocab) * hidden / t, 2.0 * 3 * hidden * hidden / t
 
-    def drafting_seconds(self, method: str, drafts: int, rows: int) -> float:
-        """Every pass reads its weights once."""
+    def drafting_seconds(
+        self, method: str, drafts: int, rows: int, attended: list[int], chunks: list[tuple[int, int]]
+    ) -> float:
+        """Every pass reads its weights once; the first one computes what the step has, and attends as much."""
         if method in ("draft-model", "parallel"):
             passes = 1 if method == "parallel" else drafts
-            return passes * self.seconds(0, 0, [], [])[1]
+            tokens = len(attended) + sum(new for new, _ in chunks)
+            first = self.seconds(tokens + rows * (drafts if method == "parallel" else 1), rows, attended, chunks)
+            again = self.seconds(0, 0, [], [])[1]
+            return max(first[0], again) + (passes - 1) * again
         each, once = self.weights(method, drafts, rows)
         return (drafts * each + once) / self.hbm
 
 
 @st.composite
-def verified(draw: st.DrawFn) -> tuple[list[int], int, list[tuple[int, int]], int]:
+def verified(draw: st.DrawFn) -> tuple[list[int], list[int], list[tuple[int, int]], int]:
     """Contexts, drafts that each of them verifies, chunks, and drafts that are made."""
     length = draw(st.sampled_from([1, 300, 8_000, 100_000]))
     contexts = draw(st.lists(st.integers(1, length), max_size=16)) * draw(st.sampled_from([1, 1, 8]))
     sizes = st.tuples(st.integers(1, 2_048), st.integers(0, length))
     chunks = draw(st.lists(sizes, max_size=2, min_size=0 if contexts else 1))
-    return contexts, draw(st.sampled_from([0, 1, 3, 7])), chunks, draw(st.sampled_from([1, 2, 3, 7]))
+    counts = st.sampled_from([0, 1, 3, 7])
+    if draw(st.booleans()):
+        widths = [draw(counts)] * len(contexts)
+    else:
+        widths = [draw(counts) for _ in contexts]
+    return contexts, widths, chunks, draw(st.sampled_from([1, 2, 3, 7]))
 
 
 @settings(max_examples=300, deadline=None)
@@ -135,15 +153,15 @@ def verified(draw: st.DrawFn) -> tuple[list[int], int, list[tuple[int, int]], in
 )
 def test_no_step_beats_the_hardware_and_its_price_adds_up(
     method: str, model: str, gpu: str, tensor: int, shared: bool, synchronous: bool, branching: int,
-    drawn: tuple[list[int], int, list[tuple[int, int]], int],
+    drawn: tuple[list[int], list[int], list[tuple[int, int]], int],
 ) -> None:  # fmt: skip
-    contexts, width, chunks, drafts = drawn
+    contexts, widths, chunks, drafts = drawn
     share = tensor if shared else 1
     try:
         prices = speculative(method, model, gpu, tensor, share, synchronous, branching)
     except CapacityError:
         return  # these ranks do not divide the heads
-    shape = step(contexts, width, chunks, prices.windows, drafts)
+    shape = step(contexts, widths, chunks, prices.windows, drafts)
     price = prices.price(shape)
     parts = price.compute_ps + price.memory_ps + price.communication_ps + price.host_ps
     assert price.total_ps == parts + price.draft_ps
@@ -155,9 +173,10 @@ def test_no_step_beats_the_hardware_and_its_price_adds_up(
     assert order == sorted(order), "drafting comes last"
     # The model's own part of the step: drafted tokens attend what is before them, and are read with it.
     floor = Floor(model, gpu, tensor, "auto", "bf16")
-    rows = [context + place for context in contexts for place in range(1 + width)]
-    compute, _, wire = floor.seconds(shape.tokens, shape.rows, rows, chunks)
-    _, memory, _ = floor.seconds(shape.tokens, shape.rows, [context + width for context in contexts], chunks)
+    attended = rows(contexts, widths)
+    compute, _, wire = floor.seconds(shape.tokens, shape.rows, attended, chunks)
+    read = [context + width for context, width in zip(contexts, widths, strict=True)]
+    _, memory, _ = floor.seconds(shape.tokens, shape.rows, read, chunks)
     assert price.compute_ps + price.memory_ps >= max(compute, memory) * 1e12
     assert price.communication_ps >= wire * 1e12
     if method == "ngram":
@@ -165,7 +184,7 @@ def test_no_step_beats_the_hardware_and_its_price_adds_up(
         return
     small = SMALL if method in ("draft-model", "parallel") else model
     own = DraftFloor(small, gpu, share if method != "medusa" else tensor, "auto", "bf16")
-    assert price.draft_ps >= own.drafting_seconds(method, drafts, shape.requests) * 1e12
+    assert price.draft_ps >= own.drafting_seconds(method, drafts, shape.requests, attended, chunks) * 1e12
 
 
 @settings(max_examples=150, deadline=None)
@@ -174,36 +193,48 @@ def test_no_step_beats_the_hardware_and_its_price_adds_up(
     synchronous=st.booleans(), drawn=verified(),
 )  # fmt: skip
 def test_the_price_is_linear_in_the_context_and_no_draft_is_free(
-    method: str, model: str, synchronous: bool, drawn: tuple[list[int], int, list[tuple[int, int]], int]
+    method: str, model: str, synchronous: bool, drawn: tuple[list[int], list[int], list[tuple[int, int]], int]
 ) -> None:
-    contexts, width, chunks, drafts = drawn
+    contexts, widths, chunks, drafts = drawn
     prices = speculative(method, model, "h100-sxm", 1, 1, synchronous)
-    shape = step(contexts, width, chunks, prices.windows, drafts)
+    shape = step(contexts, widths, chunks, prices.windows, drafts)
     price = prices.price(shape)
     assert price.growth_ps == price.compute_growth_ps + price.memory_growth_ps + price.draft_growth_ps
     for later in (1, 9):
-        grown = step(contexts, width, chunks, prices.windows, drafts)
+        grown = step(contexts, widths, chunks, prices.windows, drafts)
         grown.context = tuple(c + later * g for c, g in zip(shape.context, shape.growing, strict=True))
         again = prices.price(grown)
         assert again.total_ps == price.total_ps + later * price.growth_ps
         assert again.draft_ps == price.draft_ps + later * price.draft_growth_ps
-    none = step(contexts, width, chunks, prices.windows, 0)
+    none = step(contexts, widths, chunks, prices.windows, 0)
     plain = prices._verifying.price(none)
     assert prices.price(none).total_ps == plain.total_ps == price.total_ps - price.draft_ps
     assert prices.phases(none) == prices._verifying.phases(none)
-    costs = [prices.price(step(contexts, width, chunks, prices.windows, k)).draft_ps for k in (1, 2, 3, 5, 8)]
+    costs = [prices.price(step(contexts, widths, chunks, prices.windows, k)).draft_ps for k in (1, 2, 3, 5, 8)]
     assert costs == sorted(costs) and costs[0] > 0
     # More to verify is never cheaper either.
-    wider = [prices.price(step(contexts, w, chunks, prices.windows, drafts)) for w in (0, 1, 3, 7)]
+    wider = [prices.price(step(contexts, [w] * len(contexts), chunks, prices.windows, drafts)) for w in (0, 1, 3, 7)]
     totals = [one.total_ps - one.host_ps for one in wider if shape.decodes]
     assert totals == sorted(totals)
+
+
+@pytest.mark.parametrize(("long", "short"), [(1_000_000, 100), (50_000, 1)])
+def test_who_verifies_drafts_over_a_long_context_pays_for_it(long: int, short: int) -> None:
+    """Latent attention is bound by arithmetic: the mean number of drafts times all context would beat the hardware."""
+    prices = speculative("mtp", "deepseek-r1", "h200-sxm", 1, 1)
+    contexts, widths = [long] + [short] * 15, [7] + [0] * 15
+    price = prices.price(step(contexts, widths, [], (), 1))
+    attending, _, _ = Floor("deepseek-r1", "h200-sxm", 1, "auto", "bf16").seconds(0, 0, rows(contexts, widths), [])
+    assert price.compute_ps >= attending * 1e12
+    turned = prices.price(step(contexts, [0] * 15 + [7], [], (), 1))
+    assert turned.compute_ps < 0.15 * price.compute_ps
 
 
 @pytest.mark.parametrize("stretch", [0.3, 0.9, 1.0, 1.7])
 def test_noise_leaves_drafting_alone(stretch: float) -> None:
     exact = speculative("eagle3", "llama-3.1-8b", "h100-sxm", 2, 2)
     noisy = JitteredStepTime(exact)
-    shape = step([500] * 9, 3, [(100, 50)], (), 3)
+    shape = step([500] * 9, [3] * 9, [(100, 50)], (), 3)
     shape.stretch = stretch
     assert noisy.price(shape).draft_ps == exact.price(shape).draft_ps
     phases = noisy.phases(shape)

@@ -53,11 +53,14 @@ class View:
         drafted = requests * replica.verified(k)
         tokens = requests + drafted
         padded = next((size for size in replica.settings.graph_sizes if size >= tokens), None)
-        kinds = 1 + len(replica.step_time.windows)
+        context = [self.context + drafted]
+        for window in replica.step_time.windows:
+            # It is not told who has how much: as if all had the same.
+            context.append(min(self.context, requests * window) + drafted)
         shape = StepShape(
             tokens=tokens, padded_tokens=tokens if padded is None else padded, graph=padded is not None,
-            requests=requests, decodes=requests, context=(self.context + drafted,) * kinds,
-            growing=(requests,) * kinds, drafted=drafted, drafts=k,
+            requests=requests, decodes=requests, context=tuple(context),
+            growing=(requests,) * len(context), drafted=drafted, drafts=k,
         )  # fmt: skip
         total: int = replica.step_time.price(shape).total_ps
         return total
@@ -185,12 +188,31 @@ class DraftingReplica(Replica):
     def shape(self, entries: list[Entry]) -> StepShape:
         assert isinstance(entries, Plan)
         shape = super().shape(entries)
-        drafted = sum(entry.drafted for entry in entries)
+        decodes = [entry for entry in entries if entry.decode]
+        drafted = sum(entry.drafted for entry in decodes)
+        width = 0.0
+        if drafted:
+            # Where all verify as many drafts, whatever is left out says how many.
+            pairs = sum(self.pairs(entry.before, entry.drafted) for entry in decodes)
+            each = drafted // len(decodes)
+            if drafted % len(decodes) or pairs != sum(self.pairs(entry.before, each) for entry in decodes):
+                width = pairs / (shape.context[0] + drafted)
         return StepShape(
             tokens=shape.tokens, padded_tokens=shape.padded_tokens, graph=shape.graph, requests=shape.requests,
             decodes=shape.decodes, context=tuple(read + drafted for read in shape.context),
             growing=(shape.decodes,) * len(shape.context), chunks=shape.chunks, drafted=drafted, drafts=entries.drafts,
+            width=width,
         )  # fmt: skip
+
+    def pairs(self, before: int, drafted: int) -> int:
+        """Whom the tokens of a decoding request attend, token by token: its context, itself, and the drafts it follows.
+
+        Of a tree the longest chain is known to be ``most`` tokens; every other draft follows somebody too.
+        """
+        found = before + 1
+        for place in range(1, drafted + 1):
+            found += before + 1 + (place if place <= self.drafts.most else 1)
+        return found
 
 
 class DraftingCluster(Cluster):

@@ -162,6 +162,14 @@ class DecodeBatch:
         """Requests that verify any in that step."""
         return 0
 
+    def attended(self, ahead: int, context: int) -> int:
+        """Pairs of token and attended token in that step, before whose drafts the decodes read ``context``."""
+        return context
+
+    def width(self, ahead: int, context: int) -> float:
+        """See ``StepShape``, of that step; 0 = as left out there."""
+        return 0.0
+
     def accepted(self, ahead: int) -> int:
         """Drafts that stand in that step."""
         return 0

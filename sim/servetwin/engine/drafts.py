@@ -81,9 +81,9 @@ class DraftBatch(DecodeBatch):
         self._sums: list[int] = []
         self._blocks: list[int] = []
         self._wide: list[list[int]] = [[] for _ in windows]
-        #: By step, where requests do not all verify ``nodes`` tokens: drafted tokens, and requests that verify any, as
-        #: far as they differ from what they would be then.
-        self._odd: dict[int, tuple[int, int]] = {}
+        #: By step, where requests do not all verify ``nodes`` tokens: drafted tokens, requests that verify any, and
+        #: attended pairs, as far as they differ from what they would be then.
+        self._odd: dict[int, tuple[int, int, int]] = {}
         #: Drafts that the budget leaves a request in the step being planned, -1 = all.
         self._trimmed = -1
 
@@ -177,6 +177,26 @@ class DraftBatch(DecodeBatch):
             return usual if odd is None else usual + odd[1]
         return usual
 
+    def attended(self, ahead: int, context: int) -> int:
+        """See ``DecodeBatch``; a draft attends those before it in its chain too."""
+        verified = self._verified(self.drafts)
+        usual = (1 + verified) * context + self.size * self._own_pairs(verified)
+        if self._odd:
+            odd = self._odd.get(self.step + ahead)
+            return usual if odd is None else usual + odd[2]
+        return usual
+
+    def width(self, ahead: int, context: int) -> float:
+        """See ``DecodeBatch``."""
+        if self._odd:
+            odd = self._odd.get(self.step + ahead)
+            if odd is not None and odd[0]:
+                drafted, attended = self.drafted(ahead), self.attended(ahead, context)
+                each = drafted // self.size
+                if drafted > each * self.size or attended != (1 + each) * context + self.size * self._own_pairs(each):
+                    return attended / (context + drafted)
+        return 0.0
+
     def stood(self, ahead: int) -> int:
         """What that step yields and which drafts stand, packed."""
         place = self.step - self._origin + ahead
@@ -185,6 +205,12 @@ class DraftBatch(DecodeBatch):
     def accepted(self, ahead: int) -> int:
         """Drafts that stand in that step."""
         return self.packing.accepted(self.stood(ahead))
+
+    def _own_pairs(self, tokens: int) -> int:
+        """Pairs of a drafted token and itself or one that it follows, of so many; a tree has at least those of a chain
+        and each other token with itself."""
+        chain = min(tokens, self.most)
+        return tokens + (chain * (chain - 1) >> 1)
 
     def _verified(self, drafts: int) -> int:
         """Tokens that a request verifies for so many drafts in a row."""
@@ -444,7 +470,8 @@ class DraftBatch(DecodeBatch):
             sums[at] += sign * (self._steps[accepted] - accepted - 1 + gain)
             if verified is not None:
                 tokens = verified[index]
-                self._add_odd(reading.start + index, tokens - reading.tokens, (tokens > 0) - (reading.tokens > 0), sign)
+                if tokens != reading.tokens:
+                    self._add_odd(reading.start + index, tokens, reading.tokens, computed + 1, sign)
             need = self._slots(computed, 1 + tokens)
             if need > held:
                 blocks[at] += sign * (need - held)
@@ -454,11 +481,14 @@ class DraftBatch(DecodeBatch):
             computed += gain
             at += 1
 
-    def _add_odd(self, step: int, tokens: int, requests: int, sign: int) -> None:
-        """A request verifies ``tokens`` more in a step than the others, and so do ``requests`` more."""
-        if tokens or requests:
-            more, others = self._odd.get(step, (0, 0))
-            self._odd[step] = (more + sign * tokens, others + sign * requests)
+    def _add_odd(self, step: int, tokens: int, usual: int, context: int, sign: int) -> None:
+        """A request of so much context, its next token included, verifies ``tokens`` in a step and not ``usual``."""
+        more, others, pairs = self._odd.get(step, (0, 0, 0))
+        self._odd[step] = (
+            more + sign * (tokens - usual),
+            others + sign * ((tokens > 0) - (usual > 0)),
+            pairs + sign * ((tokens - usual) * context + self._own_pairs(tokens) - self._own_pairs(usual)),
+        )
 
     def _add_windows(self, at: int, computed: int, gain: int, sign: int) -> None:
         for index, window in enumerate(self.windows):

@@ -96,5 +96,5 @@ class PlannedStep:
             context = tuple(now + steps * growing for now, growing in zip(shape.context, shape.growing, strict=True))
         return StepShape(
             shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, context, shape.growing,
-            shape.chunks, shape.drafted, shape.link_share, shape.stretch, shape.drafts,
+            shape.chunks, shape.drafted, shape.link_share, shape.stretch, shape.drafts, shape.width, shape.rows,
         )  # fmt: skip

@@ -119,13 +119,14 @@ class StepMaker:
             if after == request.target:
                 completing.append(request)
         drafted = batch.drafted(0)
+        width = batch.width(0, batch.context) if drafted else 0.0
         tokens = size + drafted + prefill
         padded = self._padded
         graph = tokens < len(padded)
         contexts, growing = self.by_kind(batch)
         shape = StepShape(
             tokens, padded[tokens] if graph else tokens, graph, size + len(chunks), size, contexts, growing,
-            tuple(sizes), drafted, 1.0, 1.0, batch.made,
+            tuple(sizes), drafted, 1.0, 1.0, batch.made, width,
         )  # fmt: skip
         if rank.noise is not None:
             shape.stretch = rank.noise()
@@ -137,7 +138,7 @@ class StepMaker:
         if drafted:
             # Every drafted token attends the context too, and is read with it.
             context += drafted
-            attended += drafted + int(batch.context * drafted / size)
+            attended += batch.attended(0, batch.context) - batch.context
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
             price.compute_growth_ps, batch.version, held, rank.released, late, emitted + len(completing), context,

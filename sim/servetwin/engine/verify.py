@@ -9,7 +9,7 @@ from servetwin.engine.drafts import DraftBatch
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
-from servetwin.physics.protocols import StepShape, StepTime
+from servetwin.physics.protocols import StepPrice, StepShape, StepTime
 from servetwin.request import Request
 
 if TYPE_CHECKING:
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 class _Price:
     """The price of steps of so many decodes and drafts, as far as it does not depend on their context [ps].
 
-    ``by_…`` is per token of context; ``base`` and ``by_context`` are all of it.
+    ``by_…`` is per token of context; ``base`` and ``by_context`` are all of it. It is that of any step of so many where
+    ``even``: whoever verifies the drafts, reading the context takes longer than attending it.
     """
 
     __slots__ = ("base", "by_compute", "by_context", "by_draft", "by_memory", "communication", "compute", "draft",
-                 "memory", "shape")  # fmt: skip
+                 "even", "memory", "shape")  # fmt: skip
 
-    def __init__(self, shape: StepShape, step_time: StepTime) -> None:
+    def __init__(self, shape: StepShape, step_time: StepTime, widest: int) -> None:
         price = step_time.price(shape)
         size = shape.decodes
         self.shape = shape
+        self.even = shape.drafted in (0, size * (widest - 1)) or _alike(
+            price, step_time.price(_wide(shape, float(widest)))
+        )
         self.compute, self.by_compute = price.compute_ps, price.compute_growth_ps // size
         self.memory, self.by_memory = price.memory_ps, price.memory_growth_ps // size
         self.draft, self.by_draft = price.draft_ps, price.draft_growth_ps // size
@@ -91,14 +95,21 @@ class VerifyMaker(StepMaker):
         for ahead in range(count):
             drafted = batch.drafted(ahead)
             known = self._price_of(size, drafted, drafts)
-            spans.append(known.base + known.by_context * (context + drafted))
+            if known.even or not (width := batch.width(ahead, context)):
+                spans.append(known.base + known.by_context * (context + drafted))
+            else:
+                shape = self._verify_shape(size, drafted, drafts, (context + drafted,), width)
+                spans.append(self._step_time.price(shape).total_ps)
             context += batch.gains(ahead)
         return spans
 
     def forecast(self, requests: int, context: int, k: int) -> int:
         """The time of a step in which ``requests`` with ``context`` KV tokens verify ``k`` drafts each and get ``k``
-        new ones [ps]."""
+        new ones [ps]; windows are taken as if all requests had the same context."""
         drafted = requests * (self._nodes if k == self._most else k)
+        if self.windows:
+            contexts = tuple([min(context, requests * window) + drafted for window in (context, *self.windows)])
+            return self._step_time.price(self._verify_shape(requests, drafted, k, contexts)).total_ps
         price = self._price_of(requests, drafted, k)
         return price.base + price.by_context * (context + drafted)
 
@@ -115,12 +126,14 @@ class VerifyMaker(StepMaker):
         size = batch.size
         stood = batch.stood(ahead)
         drafted, emitted = batch.drafted(ahead), batch.packing.gained(stood)
-        context = batch.context + grown + drafted
-        attended = context + int((context - drafted) * drafted / size)
+        before = batch.context + grown
+        context = before + drafted
+        attended = batch.attended(ahead, before)
         held = rank.tokens_held + grown - rank.pool.overlap * self._block_size + size + drafted
-        if batch.windows or rank.noise is not None:
-            contexts = batch.contexts(ahead, grown)
-            shape = self._verify_shape(size, drafted, batch.made, contexts)
+        known = None if batch.windows or rank.noise is not None else self._price_of(size, drafted, batch.made)
+        width = 0.0 if known is not None and known.even else batch.width(ahead, before)
+        if known is None or width:
+            shape = self._verify_shape(size, drafted, batch.made, batch.contexts(ahead, grown), width)
             if rank.noise is not None:
                 shape.stretch = rank.noise()
             price = self._step_time.price(shape)
@@ -129,7 +142,6 @@ class VerifyMaker(StepMaker):
                 price.compute_growth_ps, batch.version, held, rank.released, late, emitted, context, attended, 0, None,
                 0, price.draft_ps, batch.packing.accepted(stood), batch.drafting(ahead), stood,
             )  # fmt: skip
-        known = self._price_of(size, drafted, batch.made)
         return PlannedStep(
             known.shape, known.base + known.by_context * context, known.by_context * size,
             known.compute + known.by_compute * context, known.memory + known.by_memory * context, known.communication,
@@ -144,15 +156,34 @@ class VerifyMaker(StepMaker):
         found = self._verify_prices.get((size, drafted, drafts))
         if found is None:
             shape = self._verify_shape(size, drafted, drafts, (0,) * (len(self.windows) + 1))
-            found = self._verify_prices[size, drafted, drafts] = _Price(shape, self._step_time)
+            found = self._verify_prices[size, drafted, drafts] = _Price(shape, self._step_time, 1 + self._nodes)
         self._last, self._last_key = found, (size, drafted, drafts)
         return found
 
-    def _verify_shape(self, size: int, drafted: int, drafts: int, contexts: tuple[int, ...]) -> StepShape:
+    def _verify_shape(
+        self, size: int, drafted: int, drafts: int, contexts: tuple[int, ...], width: float = 0.0
+    ) -> StepShape:
         tokens = size + drafted
         padded = self._padded
         graph = tokens < len(padded)
         return StepShape(
             tokens, padded[tokens] if graph else tokens, graph, size, size, contexts, (size,) * len(contexts), (),
-            drafted, 1.0, 1.0, drafts,
+            drafted, 1.0, 1.0, drafts, width,
         )  # fmt: skip
+
+
+def _wide(shape: StepShape, width: float) -> StepShape:
+    """The shape as if each of its requests verified all drafts there can be."""
+    return StepShape(
+        shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, shape.context, shape.growing,
+        shape.chunks, shape.drafted, shape.link_share, shape.stretch, shape.drafts, width, shape.rows,
+    )  # fmt: skip
+
+
+def _alike(one: StepPrice, other: StepPrice) -> bool:
+    """Whether context adds as much to one price as to the other."""
+    return (
+        one.compute_growth_ps == other.compute_growth_ps
+        and one.memory_growth_ps == other.memory_growth_ps
+        and one.draft_growth_ps == other.draft_growth_ps
+    )

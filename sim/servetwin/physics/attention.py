@@ -117,11 +117,16 @@ class AttentionPrices:
             width: tokens per decoding request, their mean: the arithmetic is done for each, the context is read once.
             mixed: whether the step has a prefill chunk.
         """
+        if not width.is_integer():
+            # Uneven drafts have a width of their own in every step: nothing to remember.
+            return self._slopes_at(width, mixed)
         found = self._slopes.get((width, mixed))
         if found is None:
-            found = tuple(self._slope(kind, width, mixed) for kind in range(len(self._read)))
-            self._slopes[width, mixed] = found
+            found = self._slopes[width, mixed] = self._slopes_at(width, mixed)
         return found
+
+    def _slopes_at(self, width: float, mixed: bool) -> Slopes:
+        return tuple([self._slope(kind, width, mixed) for kind in range(len(self._read))])
 
     def _slope(self, kind: int, width: float, mixed: bool) -> tuple[int, int]:
         """The price of one attention kind; see ``slopes``."""

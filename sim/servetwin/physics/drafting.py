@@ -60,21 +60,28 @@ class Drafting(ABC):
 class ModelDrafting(Drafting):
     """A drafter with layers of its own, which runs once for each token, or once for all.
 
-    The first pass reads what the step has computed: verified tokens and prompts. Each later one drafts another token
-    of every request, prompts that are not complete included, as in vLLM. Where scheduling is synchronous, a pass begins
-    when the CPU has launched it, ``pass + layers · layer``, and the GPU waits for as much of that as is longer than the
-    pass without its context; an engine that schedules ahead launches passes while the model runs.
+    The first pass reads what the step has computed: verified tokens and prompts. A drafter that runs on hidden states
+    takes each token with the state of the one before it, so that the newest token of a request takes the place of its
+    oldest; any other one has a slot more per request, for it, and one that drafts all tokens at once has one for each
+    (``net_num_new_slots_per_request``). Each later pass drafts another token of every request, prompts that are not
+    complete included, as in vLLM.
 
-    Two approximations: windows of a drafter are priced as attention to everything, and the tokens that a pass adds to
-    the drafter's own cache count as read from the pass after it on.
+    Where scheduling is synchronous, a pass begins when the CPU has launched it, ``pass + layers · layer``, and the GPU
+    waits for as much of that as is longer than the pass without its context; an engine that schedules ahead launches
+    passes while the model runs. A pass that fits into no captured graph has its kernels launched one by one,
+    ``step.eager`` per layer, in any engine.
 
-    Source: vLLM ``v1/spec_decode/eagle.py`` (``propose``).
+    Two approximations: windows of a drafter are priced as attention to everything, and the tokens that a later pass
+    adds to the drafter's own cache count as read from the pass after it on.
+
+    Source: vLLM ``v1/spec_decode/llm_base_proposer.py`` (``propose``; ``eagle.py`` before 0.15).
 
     Args:
         prices: prices the drafter's layers and output matrix.
         once: matrix products of the first pass besides.
         each: those of each pass.
         parallel: whether one pass drafts all tokens.
+        on_states: whether it runs on the model's hidden states.
         branching: tokens per request and pass: above 1 where a tree is drafted.
         graph_sizes: captured CUDA-graph sizes, ascending; empty = eager.
         synchronous: whether scheduling is.
@@ -82,15 +89,18 @@ class ModelDrafting(Drafting):
     """
 
     def __init__(
-        self, prices: RooflineStepTime, *, once: Sequence[Gemm], each: Sequence[Gemm], parallel: bool, branching: int,
-        graph_sizes: Sequence[int], synchronous: bool, calibration: Calibration,
+        self, prices: RooflineStepTime, *, once: Sequence[Gemm], each: Sequence[Gemm], parallel: bool, on_states: bool,
+        branching: int, graph_sizes: Sequence[int], synchronous: bool, calibration: Calibration,
     ) -> None:  # fmt: skip
         self.prices = prices
         self._once, self._each = tuple(once), tuple(each)
-        self._parallel, self._branching = parallel, branching
+        self._parallel, self._on_states, self._branching = parallel, on_states, branching
         self._sizes = graph_sizes
-        launching_s = calibration.draft_pass_s + prices.model.num_layers * calibration.draft_layer_s
-        self._launching_ps = picoseconds(launching_s) if synchronous else 0
+        layers = prices.model.num_layers
+        begun_s = calibration.draft_pass_s if synchronous else 0.0
+        captured_s = begun_s + layers * calibration.draft_layer_s if synchronous else 0.0
+        #: What launching a pass takes the CPU: without a captured graph, and with one [ps].
+        self._launching_ps = (picoseconds(begun_s + layers * calibration.eager_s), picoseconds(captured_s))
         self._products: dict[tuple[int, bool], tuple[int, int]] = {}
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
@@ -103,13 +113,16 @@ class ModelDrafting(Drafting):
         return found
 
     def _first(self, shape: StepShape) -> StepShape:
-        """The pass over the tokens of the step, as the drafter sees it; one row of logits for each request."""
-        more = shape.requests * (shape.drafts - 1) if self._parallel else 0
-        tokens = shape.tokens + more
-        padded, graph = self._pad(tokens) if more else (shape.padded_tokens, shape.graph)
+        """The pass over the tokens of the step, as the drafter sees it; a row of logits for each drafted token."""
+        drafts = shape.drafts if self._parallel else 1
+        slots = drafts - 1 if self._on_states else drafts
+        tokens = shape.tokens + slots * shape.requests
+        padded, graph = self._pad(tokens) if slots else (shape.padded_tokens, shape.graph)
+        chunks = tuple([(new + slots, before) for new, before in shape.chunks]) if slots else shape.chunks
         return StepShape(
-            tokens, padded, graph, shape.requests, shape.decodes, self._kinds(shape.context[0]),
-            self._kinds(shape.growing[0]), shape.chunks, more, shape.link_share,
+            tokens, padded, graph, shape.requests, shape.decodes, self._kinds(shape.context[0] + slots * shape.decodes),
+            self._kinds(shape.growing[0]), chunks, 0, shape.link_share, width=shape.width + slots,
+            rows=drafts * shape.requests,
         )  # fmt: skip
 
     def _later(self, shape: StepShape, passes: int) -> StepShape:
@@ -139,7 +152,7 @@ class ModelDrafting(Drafting):
         memory += price.memory_ps
         slopes = self.prices.slopes_of(shape)
         context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
-        waiting = max(0, self._launching_ps - (compute + memory + price.communication_ps - context))
+        waiting = max(0, self._launching_ps[shape.graph] - (compute + memory + price.communication_ps - context))
         return DraftCost(
             count * compute, count * memory, count * price.communication_ps, count * waiting, count * price.growth_ps
         )

@@ -17,7 +17,7 @@ class StepShape:
         padded_tokens: ``tokens`` padded up to the captured CUDA-graph size, or ``tokens`` itself.
         graph: whether a captured CUDA graph runs: whether the tokens of the step, prefill chunks or not, fit into
             the largest captured size.
-        requests: requests in the step; each has one row of logits, and one more for each of its drafts.
+        requests: requests in the step.
         decodes: requests that decode: one token each, and the drafts.
         context: per attention kind, the KV tokens read by all decoding requests together, their own included.
             Kind 0 is full attention; kind i is window ``StepTime.windows[i - 1]``, where a request reads
@@ -28,10 +28,13 @@ class StepShape:
         link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
         stretch: how much longer than its price the step happens to take; 1 = no noise (``physics.jitter``).
         drafts: tokens that are drafted for every request at the end of the step; 0 = no drafter runs.
+        width: tokens per decoding request that attend its context. Where requests have different numbers of them, all
+            pairs of a token and one that it attends, over ``context[0]``: longer contexts count more in this mean.
+        rows: rows of logits.
     """
 
     __slots__ = ("chunks", "context", "decodes", "drafted", "drafts", "graph", "growing", "link_share",
-                 "padded_tokens", "requests", "stretch", "tokens")  # fmt: skip
+                 "padded_tokens", "requests", "rows", "stretch", "tokens", "width")  # fmt: skip
 
     def __init__(
         self,
@@ -47,7 +50,11 @@ class StepShape:
         link_share: float = 1.0,
         stretch: float = 1.0,
         drafts: int = 0,
+        width: float = 0.0,
+        rows: int = 0,
     ) -> None:
+        """Left out, ``width`` is one and the mean number of drafts of a decoding request, and ``rows`` are one of each
+        request and one more for each of its drafts."""
         self.tokens = tokens
         self.padded_tokens = padded_tokens
         self.graph = graph
@@ -60,22 +67,14 @@ class StepShape:
         self.link_share = link_share
         self.stretch = stretch
         self.drafts = drafts
-
-    @property
-    def rows(self) -> int:
-        """Rows of logits."""
-        return self.requests + self.drafted
-
-    @property
-    def width(self) -> float:
-        """Tokens per decoding request: 1, or 1 + K where every one verifies K drafts; their mean otherwise."""
-        return 1.0 + self.drafted / self.decodes if self.drafted and self.decodes else 1.0
+        self.width = width or (1.0 + drafted / decodes if drafted and decodes else 1.0)
+        self.rows = rows or requests + drafted
 
     def sharing(self, link_share: float) -> StepShape:
         """The same with another share of the links."""
         return StepShape(
             self.tokens, self.padded_tokens, self.graph, self.requests, self.decodes, self.context, self.growing,
-            self.chunks, self.drafted, link_share, self.stretch, self.drafts,
+            self.chunks, self.drafted, link_share, self.stretch, self.drafts, self.width, self.rows,
         )  # fmt: skip
 
 

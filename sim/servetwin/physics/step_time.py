@@ -167,7 +167,7 @@ class RooflineStepTime:
 
     def slopes_of(self, shape: StepShape) -> Slopes:
         """The price of a token of context of the step's decodes, by attention kind; whatever the context is."""
-        if not shape.drafted:
+        if shape.width == 1.0:
             return self._mixed_slopes if shape.chunks else self._decode_slopes
         return self.attention.slopes(shape.width, bool(shape.chunks))
 
@@ -258,7 +258,7 @@ class RooflineStepTime:
             host += max(0, self._launching_ps - compute - memory - communication)
         requests = shape.requests
         host += self._request_ps * requests
-        rows = requests + shape.drafted
+        rows = shape.rows
         head_compute, head_memory, gather = self._heads.get(rows) or self._fill_head(rows)
         if shape.link_share != 1.0 and gather:
             gather = self.links.gather_ps(rows, shape.link_share)

@@ -163,6 +163,8 @@ class TableAttention(AttentionPrices):
 
     def slopes_of(self, decodes: int, width: float, mixed: bool) -> Slopes:
         """Price of a token of context of ``decodes`` decoding requests, by attention kind; see ``slopes``."""
+        if not width.is_integer():
+            return self._slopes_of(decodes, width, mixed)
         found = self._by_size.get((decodes, width, mixed))
         if found is None:
             found = self._by_size[decodes, width, mixed] = self._slopes_of(decodes, width, mixed)

@@ -50,6 +50,7 @@ def price_drafts(
         once=products(drafter.once, share, machine),
         each=products(drafter.each, share, machine),
         parallel=drafter.works == PARALLEL,
+        on_states=drafter.on_states,
         branching=speculation.tree.branching if speculation.tree is not None else 1,
         graph_sizes=graph_sizes,
         synchronous=parts.synchronous,

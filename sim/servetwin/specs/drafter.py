@@ -25,6 +25,7 @@ class DrafterSpec:
         model: its layers and its output matrix; None of what only looks tokens up, and of heads.
         once: matrix products that its first pass has besides, ``(columns, rows)`` of the weights.
         each: the same in each pass; of heads, the products of one of them.
+        on_states: whether it runs on hidden states of the model.
         shares_embedding: whether it uses the embedding matrix of the model.
         shares_output: whether it uses the output matrix of the model.
         quantised: whether it is a part of the model's checkpoint, in its precision.
@@ -35,6 +36,7 @@ class DrafterSpec:
     model: ModelSpec | None = None
     once: tuple[tuple[int, int], ...] = ()
     each: tuple[tuple[int, int], ...] = ()
+    on_states: bool = False
     shares_embedding: bool = False
     shares_output: bool = False
     quantised: bool = False
@@ -82,7 +84,7 @@ def eagle(target: ModelSpec) -> DrafterSpec:
     hidden = target.hidden
     return DrafterSpec(
         f"EAGLE of {target.name}", SEQUENTIAL, _one_layer(target), each=((hidden, 2 * hidden),),
-        shares_embedding=True, shares_output=True,
+        on_states=True, shares_embedding=True, shares_output=True,
     )  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def eagle3(target: ModelSpec) -> DrafterSpec:
     inputs = _input_width(layer.layers[0].attention)
     return DrafterSpec(
         f"EAGLE-3 of {target.name}", SEQUENTIAL, replace(layer, vocab=min(EAGLE3_VOCAB, target.vocab)),
-        once=((hidden, 3 * hidden),), each=((inputs, hidden),), shares_embedding=True,
+        once=((hidden, 3 * hidden),), each=((inputs, hidden),), on_states=True, shares_embedding=True,
     )  # fmt: skip
 
 
@@ -114,8 +116,8 @@ def mtp(target: ModelSpec) -> DrafterSpec:
     last = replace(target.layers[-1], count=1)
     layer = replace(_alone(target), layers=(last,))
     return DrafterSpec(
-        f"MTP of {target.name}", SEQUENTIAL, layer, each=((hidden, 2 * hidden),), shares_embedding=True,
-        shares_output=True, quantised=True,
+        f"MTP of {target.name}", SEQUENTIAL, layer, each=((hidden, 2 * hidden),), on_states=True,
+        shares_embedding=True, shares_output=True, quantised=True,
     )  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def medusa(target: ModelSpec) -> DrafterSpec:
     """
     hidden = target.hidden
     each = ((hidden, hidden), (target.vocab, hidden))
-    return DrafterSpec(f"Medusa of {target.name}", HEADS, each=each)
+    return DrafterSpec(f"Medusa of {target.name}", HEADS, each=each, on_states=True)
 
 
 def lookup(name: str) -> DrafterSpec:

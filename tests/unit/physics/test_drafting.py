@@ -50,8 +50,8 @@ def drafting(
     )  # fmt: skip
     return ModelDrafting(
         prices, once=products(drafter.once, 1, machine), each=products(drafter.each, 1, machine),
-        parallel=drafter.works == "parallel", branching=branching, graph_sizes=SIZES, synchronous=synchronous,
-        calibration=CALIBRATION,
+        parallel=drafter.works == "parallel", on_states=drafter.on_states, branching=branching, graph_sizes=SIZES,
+        synchronous=synchronous, calibration=CALIBRATION,
     )  # fmt: skip
 
 
@@ -188,7 +188,33 @@ def test_the_gpu_waits_for_launches_only_where_scheduling_is_synchronous() -> No
 
 def test_a_large_drafter_keeps_its_launches_busy() -> None:
     slow = drafting(draft_model(LLAMA), synchronous=True)
-    assert all(cost.waiting_ps == 0 for _, cost in slow.passes(verifying(3)))
+    assert all(cost.waiting_ps == 0 for _, cost in slow.passes(verifying(3, requests=4, drafted=12)))
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_pass_without_a_captured_graph_has_its_kernels_launched_one_by_one(synchronous: bool) -> None:
+    """28 layers of 390 us each, where 40 tokens are more than the 32 of the largest graph."""
+    found = drafting(draft_model(SMALL), synchronous=synchronous)
+    begun_ps = 640_000_000 if synchronous else 0
+    (_, eager), (_, captured) = found.passes(verifying(2))
+    price = found.prices.price(StepShape(40, 40, False, 8, 8, (0,), (8,), (), 0, width=5.0, rows=8))
+    assert eager.waiting_ps == begun_ps + 28 * 390_000_000 - price.total_ps + price.host_ps > 0
+    assert (captured.waiting_ps > 0) == synchronous
+    # With graphs that hold it, the CPU is as fast as for any other pass.
+    (_, fits), _ = found.passes(verifying(2, requests=6, drafted=18))
+    assert fits.waiting_ps <= begun_ps + 28 * 70_000_000
+
+
+def test_a_draft_model_computes_the_newest_token_beside_those_of_the_step() -> None:
+    """A head on hidden states puts it in the place of the oldest one (vLLM ``net_num_new_slots_per_request``)."""
+    shape = verifying(1, requests=4, drafted=12)
+    small, head = drafting(draft_model(SMALL)), drafting(eagle(LLAMA))
+    same = StepShape(20, 24, True, 4, 4, (10_004,), (4,), (), 0, width=5.0, rows=4)
+    price = small.prices.price(same)
+    assert small.cost(shape)[0] == price.total_ps - price.host_ps
+    same = StepShape(16, 16, True, 4, 4, (10_000,), (4,), (), 0, width=4.0, rows=4)
+    price, besides = head.prices.price(same), sum(head._besides(16, True))
+    assert head.cost(shape)[0] == price.total_ps - price.host_ps + besides
 
 
 def test_a_parallel_drafter_has_one_pass_with_more_tokens_and_rows() -> None:
@@ -196,9 +222,11 @@ def test_a_parallel_drafter_has_one_pass_with_more_tokens_and_rows() -> None:
     shape = verifying(4, requests=4, drafted=16)
     assert [count for count, _ in one.passes(shape)] == [1]
     assert [count for count, _ in many.passes(shape)] == [1, 3]
-    # 20 tokens of the step and three more for each request, 16 rows of logits.
-    same = StepShape(32, 32, True, 4, 4, shape.context, shape.growing, (), 12)
-    assert one.cost(shape)[0] == one.prices.price(same).total_ps - one.prices.price(same).host_ps
+    # 20 tokens of the step and four more for each request; 16 rows of logits.
+    same = StepShape(36, 36, False, 4, 4, (10_016,), shape.growing, (), 0, width=9.0, rows=16)
+    (_, only) = one.passes(shape)[0]
+    assert only.total_ps - only.waiting_ps == one.prices.price(same).total_ps - one.prices.price(same).host_ps
+    shape = verifying(4, requests=3, drafted=12)
     assert one.cost(shape)[0] < many.cost(shape)[0]
 
 
@@ -271,7 +299,7 @@ def test_a_drafter_on_several_gpus_waits_for_them() -> None:
     machine = Machine.of(CATALOG.gpu("h100-sxm"), CALIBRATION)
     found = ModelDrafting(
         prices, once=products(eagle3(LLAMA).once, 4, machine), each=products(eagle3(LLAMA).each, 4, machine),
-        parallel=False, branching=1, graph_sizes=SIZES, synchronous=False, calibration=CALIBRATION,
+        parallel=False, on_states=True, branching=1, graph_sizes=SIZES, synchronous=False, calibration=CALIBRATION,
     )  # fmt: skip
     (_, first), (_, later) = found.passes(verifying(3))
     assert first.communication_ps == prices.links.layers_ps(32, 1.0) + prices.links.gather_ps(8, 1.0)

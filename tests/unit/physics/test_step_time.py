@@ -36,10 +36,11 @@ def prices(model: str = "llama-3.1-8b", gpu: str = "h100-sxm", tensor: int = 1, 
 def decode(price: RooflineStepTime, batch: int, context: int, **changes: Any) -> StepShape:
     contexts = (batch * context, *(batch * min(context, window) for window in price.windows))
     growing = (batch, *(batch * (context < window) for window in price.windows))
-    shape = StepShape(batch, padded(batch), True, batch, batch, contexts, growing)
-    for name, value in changes.items():
-        setattr(shape, name, value)
-    return shape
+    whole: dict[str, Any] = {
+        "tokens": batch, "padded_tokens": padded(batch), "graph": True, "requests": batch, "decodes": batch,
+        "context": contexts, "growing": growing,
+    }  # fmt: skip
+    return StepShape(**{**whole, **changes})
 
 
 def milliseconds(price: RooflineStepTime, batch: int, context: int) -> float:

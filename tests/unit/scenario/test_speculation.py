@@ -220,7 +220,8 @@ def test_a_drafter_is_priced_as_the_scenario_says(
             calibration=calibration,
         ),
         once=products(drafter.once, share, machine), each=products(drafter.each, share, machine),
-        parallel=method == "parallel", branching=speculation.get("tree", {}).get("branching", 1),
+        parallel=method == "parallel", on_states=drafter.on_states,
+        branching=speculation.get("tree", {}).get("branching", 1),
         graph_sizes=executor.settings.graph_sizes, synchronous=not ahead, calibration=calibration,
     )  # fmt: skip
     shape = StepShape(27, 32, True, 9, 9, (5_000,), (9,), (), 18, drafts=3)
