@@ -105,12 +105,16 @@ class ModelDrafting(Drafting):
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """See ``Drafting``."""
-        first = self._first(shape)
-        found = [(1, self._cost(first, 1, once=True))]
+        first, *later = self.shapes(shape)
+        return [(1, self._cost(first[1], 1, once=True))] + [
+            (count, self._cost(one, count, once=False)) for count, one in later
+        ]
+
+    def shapes(self, shape: StepShape) -> list[tuple[int, StepShape]]:
+        """The passes as steps of the drafter, equal ones together: how many, and what one of them computes."""
         later = 0 if self._parallel else shape.drafts - 1
-        if later:
-            found.append((later, self._cost(self._later(shape, later), later, once=False)))
-        return found
+        found = [(1, self._first(shape))]
+        return [*found, (later, self._later(shape, later))] if later else found
 
     def _first(self, shape: StepShape) -> StepShape:
         """The pass over the tokens of the step, as the drafter sees it; a row of logits for each drafted token."""

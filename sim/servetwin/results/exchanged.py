@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servetwin.errors import InvariantError
 from servetwin.results.columns import ColumnStore
 from servetwin.results.exact import Floats, Ints
 from servetwin.results.steps import pairs
 
 Amounts = Callable[[Ints], Ints]
 """For some sizes, each of which a step may have, the bytes of the step over each class of links: a matrix with a row
-for each size and a column for each class [B]."""
+for each size and a column for each class [B]. A size may be several numbers: a row of a matrix."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +30,8 @@ class CollectiveUse:
         by_rows: what depends on the rows of logits.
         by_own: what depends on the tokens of chunks that a GPU computes, where groups share them out.
         in_order: whether a step begins when the one before has ended: not so in a pipeline.
+        by_drafting: what depends on the tokens of a step, its requests, and the tokens drafted for each of them at its
+            end, where several GPUs draft; None = they do not.
     """
 
     replica: int
@@ -39,6 +42,7 @@ class CollectiveUse:
     by_rows: Amounts
     by_own: Amounts
     in_order: bool
+    by_drafting: Amounts | None = None
 
 
 class StepClock:
@@ -109,11 +113,13 @@ class StepsByReplica:
     Args:
         segments: the steps (``servetwin.records.SEGMENT_COLUMNS``).
         chunks: their prefill chunks: ``replica``, ``start_ps``, ``tokens``.
+        choices: how many tokens are drafted from when on (``choices.CHOICE_COLUMNS``); None where nobody asks.
     """
 
-    def __init__(self, segments: ColumnStore, chunks: ColumnStore) -> None:
+    def __init__(self, segments: ColumnStore, chunks: ColumnStore, choices: ColumnStore | None = None) -> None:
         self._segments = _sorted(segments, _COLUMNS)
         self._chunks = _sorted(chunks, ("tokens",))
+        self._choices = None if choices is None else _sorted(choices, ("k",), "time_ps")
 
     def of(self, use: CollectiveUse) -> ReplicaSteps:
         """The steps of one replica, and what they send."""
@@ -123,7 +129,20 @@ class StepsByReplica:
         for size, amounts in zip(sizes, (use.by_tokens, use.by_rows, use.by_own), strict=True):
             distinct, where = np.unique(size, return_inverse=True)
             terms.append((where, amounts(distinct)))
+        if use.by_drafting is not None:
+            made = (steps["tokens"], sizes[1] - steps["drafted"], self._drafts(use.replica, steps["start_ps"]))
+            distinct, where = np.unique(np.stack(made, axis=1), axis=0, return_inverse=True)
+            terms.append((where.reshape(-1), use.by_drafting(distinct)))
         return ReplicaSteps(clock, terms)
+
+    def _drafts(self, replica: int, times_ps: Ints) -> Ints:
+        """Tokens that the steps that start at these times draft for each request."""
+        if self._choices is None:
+            raise InvariantError(f"what replica {replica} drafts is not known")
+        chosen = _of_replica(self._choices, replica)
+        place = np.searchsorted(chosen["time_ps"], times_ps, side="right")
+        found: Ints = np.append(0, chosen["k"])[place]
+        return found
 
     def sizes(self, replica: int, padded: Ints, context: int) -> tuple[dict[str, Ints], tuple[Ints, Ints, Ints]]:
         """The segments of a replica as columns, and what the collectives of a step of each depend on.
@@ -157,11 +176,11 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _sorted(store: ColumnStore, names: Sequence[str]) -> dict[str, Ints]:
+def _sorted(store: ColumnStore, names: Sequence[str], time: str = "start_ps") -> dict[str, Ints]:
     """Columns in the order of the replicas, and of time."""
-    replica, start = store.column("replica"), store.column("start_ps")
+    replica, start = store.column("replica"), store.column(time)
     order = np.lexsort((start, replica))
-    return {"replica": replica[order], "start_ps": start[order]} | {name: store.column(name)[order] for name in names}
+    return {"replica": replica[order], time: start[order]} | {name: store.column(name)[order] for name in names}
 
 
 def _of_replica(columns: dict[str, Ints], replica: int) -> dict[str, Ints]:

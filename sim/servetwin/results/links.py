@@ -88,6 +88,7 @@ class LinkTable:
         collectives: asks what collectives send, by replica; called once somebody wants to know.
         segments: the steps (``servetwin.records.SEGMENT_COLUMNS``).
         chunks: the prefill chunks of the steps (``CHUNK_COLUMNS``).
+        choices: how many tokens they draft (``choices.CHOICE_COLUMNS``).
         horizon_ps: when the run and its last step had ended [ps].
     """
 
@@ -97,12 +98,14 @@ class LinkTable:
         collectives: Callable[[], Sequence[CollectiveUse]],
         segments: ColumnStore,
         chunks: ColumnStore,
+        choices: ColumnStore,
         horizon_ps: int,
     ) -> None:
         self._uses = uses
         self._collectives = collectives
         self._segments = segments
         self._chunks = chunks
+        self._choices = choices
         self._horizon_ps = horizon_ps
         self._last: tuple[tuple[int, ...], LinkRows] | None = None
 
@@ -144,7 +147,7 @@ class LinkTable:
         uses = self._collectives()
         if not uses:
             return sent
-        by_replica = StepsByReplica(self._segments, self._chunks)
+        by_replica = StepsByReplica(self._segments, self._chunks, self._choices)
         for use in uses:
             steps = by_replica.of(use)
             if not len(steps.clock):

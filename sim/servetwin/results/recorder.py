@@ -182,7 +182,9 @@ class Recorder:
         table = None
         if links is not None:
             horizon_ps = max(end_ps, segments.totals.end_ps, 1)
-            table = LinkTable(links, collectives, self._segment_store, self._chunk_store, horizon_ps)
+            table = LinkTable(
+                links, collectives, self._segment_store, self._chunk_store, self._choice_store, horizon_ps
+            )
         return Result(
             meta=self.meta,
             requests=RequestTable(self._request_store, list(self._labels)),

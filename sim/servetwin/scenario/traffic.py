@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from servetwin.fabric.topology import Topology
 from servetwin.physics.collectives import context_groups, stage_pairs, tensor_groups
 from servetwin.physics.collectives import traffic as routes
 from servetwin.physics.communication import Exchange
+from servetwin.physics.drafting import ModelDrafting
 from servetwin.physics.hand_off import HandOff
+from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.results.exact import Floats, Ints
 from servetwin.results.exchanged import Amounts, CollectiveUse
@@ -26,7 +29,9 @@ from servetwin.results.exchanged import Amounts, CollectiveUse
 _REDUCES = (routes.RING, routes.SWITCH, routes.TREE, routes.SHARDED_RING, routes.SHARDED_TREE)
 _GATHERS = (routes.RING, routes.SHORT_RING)
 
-_Sizes = Callable[[int], Sequence[Exchange]]
+_Sizes = Callable[[Any], Sequence[Exchange]]
+"""The collectives of a step of so many tokens, rows of logits, …"""
+
 _Loads = dict[str, dict[int, float]]
 """By route, bytes over each link for one byte of a message."""
 
@@ -40,6 +45,7 @@ class Exchanges:
         tensor: ranks of a tensor group.
         context: tensor groups that share out the tokens of prompts.
         graph_sizes: the sizes of the captured graphs [tokens].
+        drafting: what prices the passes of a drafter that the tensor group shares out; None = it has none.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Exchanges:
         tensor: int,
         context: int,
         graph_sizes: tuple[int, ...],
+        drafting: ModelDrafting | None = None,
     ) -> None:
         self.tensor, self.context = tensor, context
         self.padded: Ints = np.array(padding(graph_sizes), np.int64)
@@ -57,6 +64,44 @@ class Exchanges:
         self.shared: list[_Sizes] = [cache(stage.links.shared) for stage in stages]
         self.sent: list[_Sizes] = [cache(hand_off.sent) for hand_off in hand_offs]
         self.handed: list[_Sizes] = [cache(hand_off.gathered) for hand_off in hand_offs]
+        self._drafting = drafting
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the GPUs exchange anything for drafts."""
+        return self._drafting is not None
+
+    def reduced_drafting(self, made: tuple[int, int, int]) -> list[Exchange]:
+        """The all-reduces of the drafter's passes in a step.
+
+        Args:
+            made: tokens of the step, its requests, and the tokens that are drafted for each of them.
+        """
+        links = self._shared_drafting.prices.links
+        return [_times(count, one) for count, pass_ in self._passes(made) for one in links.reduced(pass_.padded_tokens)]
+
+    def gathered_drafting(self, made: tuple[int, int, int]) -> list[Exchange]:
+        """The all-gathers of its logits; see ``reduced_drafting``."""
+        links = self._shared_drafting.prices.links
+        return [_times(count, one) for count, pass_ in self._passes(made) for one in links.gathered(pass_.rows)]
+
+    @property
+    def _shared_drafting(self) -> ModelDrafting:
+        assert self._drafting is not None
+        return self._drafting
+
+    def _passes(self, made: tuple[int, int, int]) -> list[tuple[int, StepShape]]:
+        tokens, requests, drafts = made
+        if not drafts:
+            return []
+        graph = tokens < len(self.padded)
+        padded = int(self.padded[tokens]) if graph else tokens
+        step = StepShape(tokens, padded, graph, requests, requests, (0,), (0,), drafts=drafts)
+        return self._shared_drafting.shapes(step)
+
+
+def _times(count: int, exchange: Exchange) -> Exchange:
+    return exchange._replace(calls=count * exchange.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +109,7 @@ class _Term:
     """One kind of collectives of a step, of all groups that do it at the same time.
 
     Attributes:
-        depends: what its size depends on: ``tokens``, ``rows`` or ``own``.
+        depends: what its size depends on: ``tokens``, ``rows``, ``own`` or ``drafting``.
         sizes: the collectives for such a number.
         loads: what a byte of their message makes the links carry.
     """
@@ -90,10 +135,11 @@ def collective_use(topology: Topology, placed: Placed, replica: int, what: Excha
         found.setdefault((topology.links[link].bytes_per_s, *own), []).append(link)
     classes = list(found.values())
     by = {depends: _amounts(topology, classes, [term for term in terms if term.depends == depends])
-          for depends in ("tokens", "rows", "own")}  # fmt: skip
+          for depends in ("tokens", "rows", "own", "drafting")}  # fmt: skip
     return CollectiveUse(
-        replica, classes, what.padded, what.context, by["tokens"], by["rows"], by["own"], len(what.reduced) == 1
-    )
+        replica, classes, what.padded, what.context, by["tokens"], by["rows"], by["own"], len(what.reduced) == 1,
+        by["drafting"] if what.drafts else None,
+    )  # fmt: skip
 
 
 class _Lying:
@@ -112,10 +158,13 @@ class _Lying:
             first = stage * each
             ranks = [range(first + one.start, first + one.stop) for one in tensor_groups(each, what.tensor)]
             gathers = self._loads(ranks, _GATHERS, routes.gather_traffic)
-            terms += [
-                _Term("tokens", what.reduced[stage], self._loads(ranks, _REDUCES, routes.all_reduce_traffic)),
-                _Term("rows", what.gathered[stage], gathers),
-            ]
+            reduces = self._loads(ranks, _REDUCES, routes.all_reduce_traffic)
+            terms += [_Term("tokens", what.reduced[stage], reduces), _Term("rows", what.gathered[stage], gathers)]
+            if what.drafts:
+                terms += [
+                    _Term("drafting", what.reduced_drafting, reduces),
+                    _Term("drafting", what.gathered_drafting, gathers),
+                ]
             if what.context > 1:
                 shares = context_groups(each, what.tensor, what.context)
                 terms.append(_Term("own", what.shared[stage], self._loads(shares, _GATHERS, routes.gather_traffic)))

@@ -10,7 +10,9 @@ import pytest
 
 from servetwin.errors import InvariantError
 from servetwin.records import SEGMENT_COLUMNS
+from servetwin.results.choices import CHOICE_COLUMNS
 from servetwin.results.columns import ColumnStore
+from servetwin.results.exact import Ints
 from servetwin.results.exchanged import CollectiveUse, StepClock
 from servetwin.results.links import CHUNK_COLUMNS, LinkTable, LinkUse
 
@@ -112,7 +114,7 @@ LINKS = [LinkUse(f"node0/gpu0/{name}", 10**12, (), ()) for name in ("link-out", 
 
 def table(*uses: CollectiveUse, links: Sequence[LinkUse] = LINKS, horizon_ps: int = 100 * US) -> LinkTable:
     segments, chunks = store(SEGMENT_COLUMNS, SEGMENTS), store(CHUNK_COLUMNS, CHUNKS)
-    return LinkTable(links, lambda: uses, segments, chunks, horizon_ps)
+    return LinkTable(links, lambda: uses, segments, chunks, store(CHOICE_COLUMNS, []), horizon_ps)
 
 
 def test_bytes_by_hand() -> None:
@@ -135,8 +137,32 @@ def test_drafts_have_rows_of_logits_of_their_own() -> None:
     """A step of three requests with two drafts each: nine tokens, and as many rows."""
     step = {"start_ps": 0, "count": 1, "first_ps": 10 * US, "tokens": 9, "decodes": 3, "drafted": 6, "accepted": 2}
     segments, chunks = store(SEGMENT_COLUMNS, [step]), store(CHUNK_COLUMNS, [])
-    one, _ = LinkTable(LINKS, lambda: [use(1000)], segments, chunks, 100 * US).rows()
+    choices = store(CHOICE_COLUMNS, [])
+    one, _ = LinkTable(LINKS, lambda: [use(1000)], segments, chunks, choices, 100 * US).rows()
     assert one.collective_bytes.sum() == 9 * 1000 + 9 * 100
+
+
+def test_what_is_drafted_depends_on_tokens_requests_and_the_choice_of_the_time() -> None:
+    """Two drafts from 20 us on, and none from 60 us on; of the other replica's choices nobody wants to know."""
+    choices = store(CHOICE_COLUMNS, [
+        {"replica": 1, "time_ps": 0, "k": 9}, {"replica": 0, "time_ps": 20 * US, "k": 2},
+        {"replica": 0, "time_ps": 60 * US},
+    ])  # fmt: skip
+    starts = (10, 20, 40, 60)
+    steps = [{"start_ps": start * US, "count": 1, "first_ps": 10 * US, "tokens": 3, "decodes": 3} for start in starts]
+    steps[2] |= {"tokens": 12, "prefill_tokens": 9, "decodes": 1, "drafted": 2}
+    asked: list[list[int]] = []
+
+    def by_drafting(sizes: Ints) -> Ints:
+        asked.extend(sizes.tolist())
+        return (10**6 * sizes[:, 2] + 1000 * sizes[:, 1] + sizes[:, 0])[:, np.newaxis]
+
+    segments, chunks = store(SEGMENT_COLUMNS, steps), store(CHUNK_COLUMNS, [{"start_ps": 40 * US, "tokens": 9}])
+    quiet = use(0, by_drafting=by_drafting, by_rows=lambda sizes: 0 * sizes.reshape(-1, 1))
+    links = [LinkUse(f"node0/gpu0/{name}", 10**13, (), ()) for name in ("link-out", "link-in")]
+    one, _ = LinkTable(links, lambda: [quiet], segments, chunks, choices, 100 * US).rows()
+    assert sorted(asked) == [[3, 3, 0], [3, 3, 2], [12, 2, 2]]
+    assert one.collective_bytes.sum() == 2 * 3_003 + 2_003_003 + 2_002_012
 
 
 def test_shared_tokens() -> None:

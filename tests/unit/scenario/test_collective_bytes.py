@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,34 @@ def test_tensor_parallel_in_one_node() -> None:
     summed = (rows["collective_bytes_per_s"] * (rows["end_s"] - rows["start_s"])).groupby(rows["link"]).sum()
     assert summed.to_numpy() == pytest.approx(each)
     assert result.summary()["links"]["link"]["mean"] == pytest.approx(each / 450e9 / result.summary()["simulated_s"])
+
+
+@pytest.mark.parametrize("controller", ["fixed", {"policy": "by-batch-size", "ranges": [[1, 4, 3], [5, 999, 1]]}])
+def test_a_drafter_that_is_shared_out_sends_what_a_model_of_one_layer_sends(controller: Any) -> None:
+    """A pass over the tokens of the step and K − 1 over its requests, whose graphs hold multiples of four tokens."""
+    given = scenario({"tensor": 4})
+    given["cluster"]["speculation"] = {"method": "eagle3", "k": 3, "acceptance": 0.6, "controller": controller}
+    result = servetwin.run(given)
+    graphs = [4, *GRAPHS[3:]]
+    chosen = result.choices
+    times, numbers = chosen._time_ps.tolist(), chosen._k.tolist()
+    assert len(set(numbers)) == (1 if controller == "fixed" else 2)
+    each = 0
+    names = ("start_ps", "tokens", "prefill_tokens", "decodes", "drafted", "count")
+    for row in (
+        row for chunk in result.segments.store for row in zip(*(chunk[name].tolist() for name in names), strict=True)
+    ):
+        start, tokens, prefill, decodes, drafted, count = row
+        assert count == 1
+        requests = decodes + prefill // 400
+        drafts = numbers[bisect_right(times, start) - 1]
+        padded = next((size for size in graphs if size >= tokens), tokens)
+        layers = [(LAYERS, padded), (1, padded)]
+        layers += [(1, next(size for size in graphs if size >= requests))] * (drafts - 1)
+        logits = [(VOCABULARY, requests + drafted)] + [(32_000, requests)] * drafts
+        each += sum(2 * count * 2 * 3 * (2 * padded * HIDDEN) // 4 for count, padded in layers)
+        each += sum(3 * (2 * rows * words) // 4 for words, rows in logits)
+    assert carried(result) == dict.fromkeys(ports(range(4)), each)
 
 
 def test_tensor_parallel_over_two_nodes() -> None:
