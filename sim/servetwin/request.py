@@ -62,7 +62,7 @@ class Request:
         predicted_hit_tokens: what the router expected of them; -1 = nothing was expected.
         recomputed_tokens: tokens that were computed again after preemptions.
         preemptions: how often it was preempted.
-        drafted_tokens, accepted_tokens: tokens drafted for it by speculation, and those that stood.
+        drafted_tokens, accepted_tokens: drafted tokens that were verified for it, and those of them that stood.
         outcome, reason: how it ended, one of ``OUTCOMES``, and why.
 
     The others belong to the rank that holds the request and mean nothing to anybody else:

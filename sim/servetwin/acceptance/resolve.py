@@ -10,16 +10,14 @@ from pydantic import ValidationError
 from servetwin.acceptance.spec import Acceptance, Preset, Rate, Resolved, Survival
 from servetwin.errors import CatalogError, FieldError, nearest_name
 
-LOOKING = ("ngram", "suffix")
-"""Methods that look for matches in the text, and draft nothing where they find none."""
-
 Methods = Mapping[str, Mapping[str, Any]]
 """A preset: what acceptance each method has."""
 
 
 def resolve_acceptance(
-    spec: Acceptance, method: str, presets: Callable[[str], Methods], path: str = "speculation.acceptance"
-) -> Resolved:
+    spec: Acceptance, method: str, presets: Callable[[str], Methods], path: str = "speculation.acceptance", *,
+    always_drafts: bool = False,
+) -> Resolved:  # fmt: skip
     """What ``spec`` means for a method.
 
     Args:
@@ -27,17 +25,18 @@ def resolve_acceptance(
         method: the name of the method of speculation.
         presets: finds a preset by its name; ``Catalog.acceptance``.
         path: where ``spec`` stands, for messages.
+        always_drafts: whether the method drafts everywhere, not only where it finds a match in the text.
 
     Raises:
         CatalogError: there is no preset of that name.
         FieldError: the preset has nothing for the method, or ``proposal`` is given for one that always drafts.
     """
-    if spec.proposal is not None and method not in LOOKING:
+    if spec.proposal is not None and always_drafts:
         raise FieldError(
             f"proposal has no effect: {method} always drafts",
             path=f"{path}.proposal",
             found=spec.proposal,
-            allowed=f"no proposal; only {' and '.join(LOOKING)} have one",
+            allowed="no proposal; only methods that look for matches in the text have one",
         )
     if not isinstance(spec, Preset):
         return spec

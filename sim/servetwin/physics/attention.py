@@ -117,7 +117,7 @@ class AttentionPrices:
             width: tokens per decoding request, their mean: the arithmetic is done for each, the context is read once.
             mixed: whether the step has a prefill chunk.
         """
-        if not width.is_integer():
+        if width % 1:
             # Uneven drafts have a width of their own in every step: nothing to remember.
             return self._slopes_at(width, mixed)
         found = self._slopes.get((width, mixed))

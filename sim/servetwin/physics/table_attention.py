@@ -163,7 +163,7 @@ class TableAttention(AttentionPrices):
 
     def slopes_of(self, decodes: int, width: float, mixed: bool) -> Slopes:
         """Price of a token of context of ``decodes`` decoding requests, by attention kind; see ``slopes``."""
-        if not width.is_integer():
+        if width % 1:
             return self._slopes_of(decodes, width, mixed)
         found = self._by_size.get((decodes, width, mixed))
         if found is None:

@@ -35,22 +35,20 @@ def price_drafts(
     assert drafter is not None
     gpu, calibration = slow_down(parts.gpu, parts.calibration, scenario.cluster.slowdown)
     machine = Machine.of(health.of(gpu), calibration)
-    if drafter.works == HEADS:
-        return HeadDrafting(products(drafter.each, parts.tensor, machine))
-    if drafter.model is None:
+    spec, share = drafter.spec, drafter.tensor
+    if spec.works == HEADS:
+        return HeadDrafting(products(spec.each, parts.tensor, machine))
+    if spec.model is None:
         return LookupDrafting(calibration)
-    share = parts.draft_tensor
-    own = replace(parts, tensor=share, weights=parts.draft_weights, drafter=None)
+    own = replace(parts, tensor=share, weights=drafter.weights, drafter=None)
     # Whatever the model samples, a drafter takes its likeliest tokens (vLLM ``v1/spec_decode/eagle.py``).
-    prices = price_steps(
-        scenario, own, drafter.model, span if share == parts.tensor else None, health, sampling="greedy"
-    )
+    prices = price_steps(scenario, own, spec.model, span if share == parts.tensor else None, health, sampling="greedy")
     return ModelDrafting(
         prices,
-        once=products(drafter.once, share, machine),
-        each=products(drafter.each, share, machine),
-        parallel=drafter.works == PARALLEL,
-        on_states=drafter.on_states,
+        once=products(spec.once, share, machine),
+        each=products(spec.each, share, machine),
+        parallel=spec.works == PARALLEL,
+        on_states=spec.on_states,
         branching=speculation.tree.branching if speculation.tree is not None else 1,
         graph_sizes=graph_sizes,
         synchronous=parts.synchronous,

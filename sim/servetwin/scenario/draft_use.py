@@ -21,5 +21,4 @@ def _use(replica: Replica) -> DraftUse | None:
         return None
     accounts = executor.accounts
     assert isinstance(accounts, DraftAccounts)
-    stood = tuple(accounts.by_position)
-    return DraftUse(accounts.drafts, accounts.drafted, sum(stood), stood, len(stood))
+    return DraftUse(accounts.drafts, accounts.drafted, tuple(accounts.by_position))

@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from servetwin.acceptance.resolve import resolve_acceptance
 from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
+from servetwin.policies import union
 from servetwin.policies.speculation import DraftPolicy
-from servetwin.scenario.speculation import OWN_MODEL, Speculation
+from servetwin.scenario.draft_methods import METHODS, OWN_MODEL
+from servetwin.scenario.speculation import Speculation
 from servetwin.specs import ModelSpec
-from servetwin.specs.drafter import (
-    DrafterSpec,
-    draft_model,
-    eagle,
-    eagle3,
-    lookup,
-    medusa,
-    mtp,
-    parallel_model,
-)
+from servetwin.specs.drafter import HEADS, LOOKUP, PARALLEL, DrafterSpec
 
 if TYPE_CHECKING:
     from servetwin.scenario.pools import PoolParts
     from servetwin.scenario.schema import Pool
 
-_OF_THE_MODEL: dict[str, Callable[[ModelSpec], DrafterSpec]] = {
-    "eagle": eagle, "eagle3": eagle3, "mtp": mtp, "medusa": medusa,
-}  # fmt: skip
-_BY_THEMSELVES: dict[str, Callable[[ModelSpec], DrafterSpec]] = {"draft-model": draft_model, "parallel": parallel_model}
+
+@dataclass(frozen=True, slots=True)
+class PoolDrafter:
+    """The drafter of a pool, on its GPUs.
+
+    Attributes:
+        spec: what it is.
+        tensor: GPUs that share it out; each has all of it where it is 1.
+        k: tokens that it drafts in a row, at most.
+        weights: precision of its weights.
+        kv_cache: precision of its KV cache.
+    """
+
+    spec: DrafterSpec
+    tensor: int
+    k: int
+    weights: str
+    kv_cache: str
+
+    @property
+    def weight_bytes(self) -> float:
+        """Its weights on one GPU [B]."""
+        return self.spec.weight_bytes(self.k, self.weights, self.tensor)
+
+    @property
+    def kv_bytes(self) -> float:
+        """Its KV cache per token on one GPU [B]."""
+        return self.spec.kv_bytes_per_token(self.kv_cache, self.tensor)
+
+    @property
+    def lookahead(self) -> int:
+        """Slots of the KV cache that a request holds beyond its step [tokens]: whoever has a cache writes ahead."""
+        return self.k if self.spec.model is not None else 0
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether its first pass needs hidden states of the model, so that a prefix hit has one block less."""
+        return self.spec.on_states and self.spec.model is not None
 
 
-def drafter_parts(pool: Pool, model: ModelSpec, place: str, catalog: Catalog) -> dict[str, Any]:
-    """The drafter of a pool, as keywords of ``PoolParts``; empty where nobody drafts.
+def pool_drafter(
+    pool: Pool, model: ModelSpec, weights: str, kv_cache: str, place: str, catalog: Catalog
+) -> PoolDrafter | None:
+    """The drafter of a pool; None where nobody drafts.
 
     Args:
         pool: the pool.
         model: its model.
+        weights: precision of the model's weights, which a module of the model shares; others run as published.
+        kv_cache: precision of its KV cache.
         place: the path of the pool, for messages.
         catalog: where models are.
 
@@ -48,7 +79,7 @@ def drafter_parts(pool: Pool, model: ModelSpec, place: str, catalog: Catalog) ->
     """
     speculation = pool.speculation
     if speculation is None:
-        return {}
+        return None
     tensor = pool.parallel.tensor
     path = f"{place}.speculation"
     drafter = _drafter(speculation, model, path, catalog)
@@ -65,15 +96,16 @@ def drafter_parts(pool: Pool, model: ModelSpec, place: str, catalog: Catalog) ->
                 found=share, allowed="1, or left out: each GPU has all of it then",
             )  # fmt: skip
         share = 1
-    return {"drafter": drafter, "draft_tensor": share, "drafts": speculation.k}
+    return PoolDrafter(drafter, share, speculation.k, weights if drafter.quantised else "auto", kv_cache)
 
 
 def _drafter(speculation: Speculation, model: ModelSpec, path: str, catalog: Catalog) -> DrafterSpec:
-    method, named = speculation.method, speculation.model
-    if method in OWN_MODEL:
+    name, named = speculation.method, speculation.model
+    method = METHODS[name]
+    if method.own_model:
         if named is None:
             raise ScenarioError(
-                f"{method} needs a model that drafts", path=f"{path}.model", found=None,
+                f"{name} needs a model that drafts", path=f"{path}.model", found=None,
                 allowed="a small model with the same vocabulary, by name or by the path of its config.json",
             )  # fmt: skip
         small = catalog.model(named)
@@ -82,20 +114,21 @@ def _drafter(speculation: Speculation, model: ModelSpec, path: str, catalog: Cat
                 f"{small.name} cannot draft for {model.name}: their vocabularies differ", path=f"{path}.model",
                 found=f"{small.vocab:,} tokens", allowed=f"{model.vocab:,} tokens",
             )  # fmt: skip
-        return _BY_THEMSELVES[method](small)
+        return method.drafter(small)
     if named is not None:
         raise ScenarioError(
-            f"model has no effect: the drafter of {method} follows from the model", path=f"{path}.model", found=named,
+            f"model has no effect: the drafter of {name} follows from the model", path=f"{path}.model", found=named,
             allowed=f"left out; or method: {' or '.join(OWN_MODEL)}",
         )  # fmt: skip
-    return _OF_THE_MODEL[method](model) if method in _OF_THE_MODEL else lookup(method)
+    return method.drafter(model)
 
 
-def check_speculation(pool: Pool, path: str) -> None:
+def check_speculation(pool: Pool, drafter: PoolDrafter, path: str) -> None:
     """Refuse what this version cannot combine, and what has no effect.
 
     Args:
         pool: the pool, whose ``speculation`` is set.
+        drafter: who drafts.
         path: of its ``speculation``, for messages.
 
     Raises:
@@ -111,7 +144,7 @@ def check_speculation(pool: Pool, path: str) -> None:
                 f"speculation and parallel.{name} cannot be combined in this version", path=path,
                 found=f"parallel.{name}: {degree}", allowed=f"parallel.{name}: 1, or no speculation",
             )  # fmt: skip
-    _check_tree(speculation, path)
+    _check_tree(speculation, drafter.spec.works, path)
     controller = speculation.controller
     counts = controller.counts() if isinstance(controller, DraftPolicy) else {}
     for field, count in counts.items():
@@ -121,18 +154,18 @@ def check_speculation(pool: Pool, path: str) -> None:
                 path=".".join(map(str, (path, "controller", *field))), found=count,
                 allowed=f"at most k, which is {speculation.k}", hint=f"set {path}.k to {max(counts.values())}",
             )  # fmt: skip
-    if speculation.method in ("ngram", "suffix", "medusa") and speculation.tensor not in (None, 1):
+    if drafter.spec.model is None and speculation.tensor not in (None, 1):
         raise ScenarioError(
             f"tensor has no effect: {speculation.method} has no drafter to share out", path=f"{path}.tensor",
             found=speculation.tensor, allowed="left out",
         )  # fmt: skip
 
 
-def _check_tree(speculation: Speculation, path: str) -> None:
+def _check_tree(speculation: Speculation, works: str, path: str) -> None:
     tree = speculation.tree
     if tree is None:
         return
-    if speculation.method in ("ngram", "suffix"):
+    if works == LOOKUP:
         raise ScenarioError(
             f"{speculation.method} drafts chains", path=f"{path}.tree", found=tree.model_dump(), allowed="left out"
         )
@@ -141,15 +174,16 @@ def _check_tree(speculation: Speculation, path: str) -> None:
             "a tree has more nodes than its longest branch", path=f"{path}.tree.nodes", found=tree.nodes,
             allowed=f"more than k, which is {speculation.k}; or no tree",
         )  # fmt: skip
-    if tree.branching > 1 and (speculation.method in ("medusa", "parallel") or speculation.k == 1):
+    if tree.branching > 1 and (works in (HEADS, PARALLEL) or speculation.k == 1):
         raise ScenarioError(
             "branching has no effect: no pass starts from the tokens of another one", path=f"{path}.tree.branching",
             found=tree.branching, allowed="left out; or a method that drafts token by token, and k of 2 or more",
         )  # fmt: skip
-    if speculation.controller.policy not in ("fixed", "disable-by-batch-size", "disable-when-low"):
+    if not getattr(speculation.controller, "all_or_nothing", False):
+        known = [policy.name() for policy in union("speculation") if getattr(policy, "all_or_nothing", False)]
         raise ScenarioError(
             "the controller changes the length of a chain, and the drafts form a tree", path=f"{path}.controller",
-            found=speculation.controller.policy, allowed="fixed, disable-by-batch-size or disable-when-low; or no tree",
+            found=speculation.controller.policy, allowed=f"{', '.join(known)}; or no tree",
         )  # fmt: skip
 
 
@@ -159,15 +193,16 @@ def resolve_speculation(pool: Pool, parts: PoolParts, path: str, catalog: Catalo
     Raises:
         CatalogError, FieldError: the acceptance names a preset that there is not, or not for this method.
     """
-    speculation = pool.speculation
-    if speculation is None:
+    speculation, drafter = pool.speculation, parts.drafter
+    if speculation is None or drafter is None:
         return None
     acceptance = resolve_acceptance(
-        speculation.acceptance, speculation.method, catalog.acceptance, f"{path}.acceptance"
-    )
+        speculation.acceptance, speculation.method, catalog.acceptance, f"{path}.acceptance",
+        always_drafts=drafter.spec.works != LOOKUP,
+    )  # fmt: skip
     update: dict[str, Any] = {"acceptance": acceptance}
-    if parts.drafter is not None and parts.drafter.model is not None:
-        update["tensor"] = parts.draft_tensor
+    if drafter.spec.model is not None:
+        update["tensor"] = drafter.tensor
     if isinstance(speculation.model, str):
         update["model"] = catalog.model_reference(speculation.model)
     return speculation.model_copy(update=update)

@@ -6,7 +6,6 @@ from servetwin.engine.protocols import EngineSettings
 from servetwin.scenario.engines import graph_sizes
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Pool
-from servetwin.scenario.speculation import ON_HIDDEN_STATES
 from servetwin.units import seconds_to_ps
 
 
@@ -25,7 +24,7 @@ def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSett
         parts: what it is made of.
         num_blocks: KV blocks of a rank, the null block included.
     """
-    engine, calibration, speculation = pool.engine, parts.calibration, pool.speculation
+    engine, calibration = pool.engine, parts.calibration
     assert engine.max_num_batched_tokens is not None and engine.max_num_seqs is not None
     assert isinstance(engine.max_model_len, int)
     return EngineSettings(
@@ -47,5 +46,5 @@ def engine_settings(pool: Pool, parts: PoolParts, num_blocks: int) -> EngineSett
         output_ps_per_request=seconds_to_ps(calibration.output_s_per_request),
         stages=len(parts.stages),
         balanced=engine.pipeline_batches == "balanced",
-        recompute_last_block=speculation is not None and speculation.method in ON_HIDDEN_STATES,
+        recompute_last_block=parts.drafter is not None and parts.drafter.reads_states,
     )

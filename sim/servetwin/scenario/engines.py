@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from servetwin.errors import ScenarioError
-from servetwin.scenario.speculation import SYNCHRONOUS
+from servetwin.scenario.draft_methods import METHODS
 
 NEWEST = (0, 24)
 """The last version whose defaults were looked up."""
@@ -113,7 +113,7 @@ def with_drafts(defaults: EngineDefaults, name: str, method: str) -> EngineDefau
     """
     if name == "sglang":
         return replace(defaults, max_num_seqs=min(48, defaults.max_num_seqs), async_scheduling=False)
-    if name == "vllm" and method in SYNCHRONOUS:
+    if name == "vllm" and METHODS[method].synchronous:
         return replace(defaults, async_scheduling=False)
     return defaults
 

@@ -26,6 +26,10 @@ _OTHER_NAMES = {
     "max_total_tokens": "num_gpu_blocks_override", "mem_fraction_static": "gpu_memory_utilization",
     "context_length": "max_model_len", "page_size": "block_size", "num_gpu_blocks": "num_gpu_blocks_override",
     "kv_cache_dtype": "kv_cache", "dtype": "weights", "quantization": "weights", "noise": "jitter",
+    "speculative_config": "speculation", "num_speculative_tokens": "k", "speculative_num_steps": "k",
+    "max_draft_len": "k", "speculative_algorithm": "method", "draft_tensor_parallel_size": "tensor",
+    "speculative_draft_model_path": "model", "speculative_num_draft_tokens": "nodes",
+    "speculative_eagle_topk": "branching",
     "avg": "mean", "average": "mean", "median": "p50", "stddev": "std", "sigma": "std", "title": "name",
     "zipf": "zipf_exponent", "scheduler": "scheduling",
     # Values.

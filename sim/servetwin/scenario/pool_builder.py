@@ -29,7 +29,6 @@ from servetwin.physics.protocols import StepTime
 from servetwin.physics.speculative import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
-from servetwin.policies.speculation import Fixed
 from servetwin.results.meta import PoolMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.draft_prices import price_drafts
@@ -197,13 +196,13 @@ class PoolBuilder:
 
     def _draft_batch(self, priced: Priced, fates: Fates, context: PolicyContext) -> DraftBatch:
         """The batch of one replica that drafts."""
-        speculation, settings = self._pool.speculation, self._settings
-        assert speculation is not None and isinstance(priced.steps, VerifyMaker)
+        speculation, drafter, settings = self._pool.speculation, self.parts.drafter, self._settings
+        assert speculation is not None and drafter is not None and isinstance(priced.steps, VerifyMaker)
         policy = speculation.controller
         return DraftBatch(
-            settings.block_size, priced.step_time.windows, speculation.k, speculation.nodes, speculation.lookahead,
+            settings.block_size, priced.step_time.windows, speculation.k, speculation.nodes, drafter.lookahead,
             settings.max_num_batched_tokens, settings.depth, fates,
-            None if isinstance(policy, Fixed) else policy.build(context), priced.steps.forecast,
+            None if getattr(policy, "constant", False) else policy.build(context), priced.steps.forecast,
         )  # fmt: skip
 
     def meta(self, first_replica: int) -> PoolMeta:

@@ -10,12 +10,11 @@ from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.memory import KvRoom, check_context, check_tensor
 from servetwin.physics.stages import check_pipeline, smallest_pipeline, stage_models, stage_rooms
 from servetwin.scenario.advice import DEGREE, MostGpus, most_gpus, placed_in
-from servetwin.scenario.drafters import drafter_parts
+from servetwin.scenario.drafters import PoolDrafter, pool_drafter
 from servetwin.scenario.engines import CALIBRATIONS
 from servetwin.scenario.other_names import meant_value
 from servetwin.scenario.schema import ModelReference, Parallel, Pool, Scenario
 from servetwin.specs import Calibration, Gpu, ModelSpec
-from servetwin.specs.drafter import DrafterSpec
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 
@@ -40,8 +39,6 @@ class PoolParts:
         context: groups of ``tensor`` GPUs that share out prompts.
         uneven_heads: whether ``tensor`` need not divide the query heads.
         drafter: who drafts, or None.
-        draft_tensor: GPUs that share out the drafter.
-        drafts: tokens that it drafts in a row, at most.
         synchronous: whether the engine schedules a step when it knows the tokens of the one before.
         most: how many GPUs a replica can have.
     """
@@ -57,26 +54,8 @@ class PoolParts:
     most: MostGpus
     context: int = 1
     uneven_heads: bool = False
-    drafter: DrafterSpec | None = None
-    draft_tensor: int = 1
-    drafts: int = 0
+    drafter: PoolDrafter | None = None
     synchronous: bool = False
-
-    @property
-    def draft_weights(self) -> str:
-        """Precision of the drafter's weights: that of the model for a module of it, else as published."""
-        return self.weights if self.drafter is not None and self.drafter.quantised else "auto"
-
-    @property
-    def drafter_bytes(self) -> float:
-        """Weights of the drafter on one GPU [B]."""
-        drafter = self.drafter
-        return 0.0 if drafter is None else drafter.weight_bytes(self.drafts, self.draft_weights, self.draft_tensor)
-
-    @property
-    def drafter_kv_bytes(self) -> float:
-        """KV cache of the drafter per token on one GPU [B]."""
-        return 0.0 if self.drafter is None else self.drafter.kv_bytes_per_token(self.kv_cache, self.draft_tensor)
 
     @property
     def gpus(self) -> int:
@@ -112,8 +91,8 @@ class PoolParts:
             "uneven_heads": self.uneven_heads,
         }
         if self.drafter is not None:
-            settings["drafter_bytes"] = self.drafter_bytes
-            settings["drafter_kv_bytes"] = self.drafter_kv_bytes
+            settings["drafter_bytes"] = self.drafter.weight_bytes
+            settings["drafter_kv_bytes"] = self.drafter.kv_bytes
         with placed_in(place, self.most, len(self.stages) * self.context):
             try:
                 return stage_rooms(self.stages, self.tensor, **settings)
@@ -178,6 +157,9 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
     gpu = catalog.gpu(pool.hardware)
     most = most_gpus(scenario.cluster.topology, str(pool.hardware), gpu, catalog)
     _check_parallel(scenario, pool, place, model, gpu, most)
+    weights = model.running(weights)
+    # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
+    kv_cache = model.native_kv_cache if kv_cache == "auto" else kv_cache
     return PoolParts(
         reference=reference,
         model=model,
@@ -185,14 +167,13 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         calibration=catalog.calibration(scenario.physics.calibration or CALIBRATIONS[scenario.engine.name]),
         tensor=pool.parallel.tensor,
         stages=stage_models(model, pool.parallel.pipeline),
-        weights=model.running(weights),
-        # vLLM's kv_cache_dtype auto is what the checkpoint asks for, else the dtype of the activations.
-        kv_cache=model.native_kv_cache if kv_cache == "auto" else kv_cache,
+        weights=weights,
+        kv_cache=kv_cache,
         most=most,
         context=pool.parallel.context,
         uneven_heads=pool.parallel.uneven_heads,
         synchronous=pool.engine.async_scheduling is False and pool.parallel.pipeline == 1,
-        **drafter_parts(pool, model, place, catalog),
+        drafter=pool_drafter(pool, model, weights, kv_cache, place, catalog),
     )
 
 

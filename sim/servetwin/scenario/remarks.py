@@ -240,7 +240,7 @@ def _parallel(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
 
 def _drafters(_: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
     for part in parts:
-        if part.drafter is not None and part.drafter.quantised and not part.model.mtp_parameters:
+        if part.drafter is not None and part.drafter.spec.quantised and not part.model.mtp_parameters:
             yield (
                 f"model {part.model.name}: nothing is known of a module for multi-token prediction; it is taken to be "
                 "its last layer once more"

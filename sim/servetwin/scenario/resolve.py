@@ -126,7 +126,8 @@ def _resolve_pool(
     rules = rules_version(scenario.engine.name, scenario.engine.version)
     defaults = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes, len(parts.stages))
     if pool.speculation is not None:
-        check_speculation(pool, f"{place}.speculation")
+        assert parts.drafter is not None
+        check_speculation(pool, parts.drafter, f"{place}.speculation")
         defaults = with_drafts(defaults, scenario.engine.name, pool.speculation.method)
     filled = pool.model_copy(
         update={

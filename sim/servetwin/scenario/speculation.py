@@ -14,23 +14,8 @@ from servetwin.scenario.part import Count, Part
 
 Method = Literal["draft-model", "parallel", "eagle", "eagle3", "mtp", "medusa", "ngram", "suffix"]
 
-OWN_MODEL = ("draft-model", "parallel")
-"""Methods whose drafter is a model that the scenario names."""
-
-ON_HIDDEN_STATES = ("eagle", "eagle3", "mtp")
-"""Methods whose drafter reads the model's hidden states, so that the last block of a prefix hit is computed again."""
-
-LOOKAHEAD = (*OWN_MODEL, *ON_HIDDEN_STATES)
-"""Methods that write the KV cache ahead of what is verified."""
-
-SYNCHRONOUS = ("draft-model", "medusa", "ngram", "suffix")
-"""Methods for which vLLM switches asynchronous scheduling off by default.
-
-Source: vLLM ``config/vllm.py``, 0.15 ("Async scheduling not supported with %s-based speculative decoding").
-"""
-
 MOST_DRAFTS = 32
-"""More tokens in a row nobody drafts."""
+"""Most tokens in a row that a scenario may ask for; acceptance may be given for more."""
 
 Controller = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "speculation"))]
 
@@ -40,7 +25,7 @@ class Tree(Part):
 
     Attributes:
         nodes: drafted tokens that a request verifies in a step [tokens].
-        branching: tokens per request that each pass of the drafter starts from [tokens].
+        branching: tokens per request that each pass of the drafter but the first starts from [tokens].
     """
 
     nodes: Annotated[int, Field(ge=2, le=512)]
@@ -58,7 +43,7 @@ class Speculation(Part):
         k: tokens that are drafted in a row, at most [tokens].
         model: the drafter of ``draft-model`` and ``parallel``.
         tensor: GPUs that share out the drafter: 1, or as many as share out the model, which is the default.
-        tree: nodes beside the row; by default the drafts are a chain.
+        tree: verify a tree instead of a chain; ``k`` is its depth.
         acceptance: how many of the drafted tokens stand; of a tree, of its longest branch that stands.
         controller: who decides how many tokens are drafted.
     """
@@ -75,11 +60,6 @@ class Speculation(Part):
     def nodes(self) -> int:
         """Drafted tokens that a request verifies for ``k`` drafts in a row."""
         return self.tree.nodes if self.tree is not None else self.k
-
-    @property
-    def lookahead(self) -> int:
-        """Slots of the KV cache that a request holds beyond its step [tokens]."""
-        return self.k if self.method in LOOKAHEAD else 0
 
 
 _OFF: tuple[object, ...] = (False, 0, "none", "off", {}, {"method": "none"}, {"method": None})

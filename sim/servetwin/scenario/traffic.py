@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,20 @@ _Sizes = Callable[[Any], Sequence[Exchange]]
 
 _Loads = dict[str, dict[int, float]]
 """By route, bytes over each link for one byte of a message."""
+
+
+class _Made(NamedTuple):
+    """What the drafting of a step depends on.
+
+    Attributes:
+        tokens: tokens of the step.
+        requests: requests of it.
+        k: tokens that are drafted for each of them at its end.
+    """
+
+    tokens: int
+    requests: int
+    k: int
 
 
 class Exchanges:
@@ -64,40 +78,44 @@ class Exchanges:
         self.shared: list[_Sizes] = [cache(stage.links.shared) for stage in stages]
         self.sent: list[_Sizes] = [cache(hand_off.sent) for hand_off in hand_offs]
         self.handed: list[_Sizes] = [cache(hand_off.gathered) for hand_off in hand_offs]
+        self.drafted: DraftExchanges | None = None if drafting is None else DraftExchanges(drafting, self.padded)
+
+
+class DraftExchanges:
+    """What a tensor group exchanges for the passes of the drafter that it shares out.
+
+    Args:
+        drafting: prices the passes.
+        padded: by the tokens of a step, those with the padding of the captured graph; steps beyond have none.
+    """
+
+    def __init__(self, drafting: ModelDrafting, padded: Ints) -> None:
         self._drafting = drafting
+        self._links = drafting.prices.links
+        self._padded = padded
 
-    @property
-    def drafts(self) -> bool:
-        """Whether the GPUs exchange anything for drafts."""
-        return self._drafting is not None
+    def reduced(self, made: _Made) -> list[Exchange]:
+        """The all-reduces of its layers."""
+        return [
+            _times(count, exchange)
+            for count, one in self._passes(made) for exchange in self._links.reduced(one.padded_tokens)
+        ]  # fmt: skip
 
-    def reduced_drafting(self, made: tuple[int, int, int]) -> list[Exchange]:
-        """The all-reduces of the drafter's passes in a step.
+    def gathered(self, made: _Made) -> list[Exchange]:
+        """The all-gathers of its logits."""
+        return [
+            _times(count, exchange)
+            for count, one in self._passes(made) for exchange in self._links.gathered(one.rows)
+        ]  # fmt: skip
 
-        Args:
-            made: tokens of the step, its requests, and the tokens that are drafted for each of them.
-        """
-        links = self._shared_drafting.prices.links
-        return [_times(count, one) for count, pass_ in self._passes(made) for one in links.reduced(pass_.padded_tokens)]
-
-    def gathered_drafting(self, made: tuple[int, int, int]) -> list[Exchange]:
-        """The all-gathers of its logits; see ``reduced_drafting``."""
-        links = self._shared_drafting.prices.links
-        return [_times(count, one) for count, pass_ in self._passes(made) for one in links.gathered(pass_.rows)]
-
-    @property
-    def _shared_drafting(self) -> ModelDrafting:
-        assert self._drafting is not None
-        return self._drafting
-
-    def _passes(self, made: tuple[int, int, int]) -> list[tuple[int, StepShape]]:
-        tokens, requests, drafts = made
-        if not drafts:
+    def _passes(self, made: _Made) -> list[tuple[int, StepShape]]:
+        if not made.k:
             return []
-        graph = tokens < len(self.padded)
-        padded = int(self.padded[tokens]) if graph else tokens
-        step = StepShape(tokens, padded, graph, requests, requests, (0,), (0,), drafts=drafts)
-        return self._shared_drafting.shapes(step)
+        graph = made.tokens < len(self._padded)
+        padded = int(self._padded[made.tokens]) if graph else made.tokens
+        return self._drafting.shapes(
+            StepShape(made.tokens, padded, graph, made.requests, made.requests, (0,), (0,), drafts=made.k)
+        )
 
 
 def _times(count: int, exchange: Exchange) -> Exchange:
@@ -109,8 +127,8 @@ class _Term:
     """One kind of collectives of a step, of all groups that do it at the same time.
 
     Attributes:
-        depends: what its size depends on: ``tokens``, ``rows``, ``own`` or ``drafting``.
-        sizes: the collectives for such a number.
+        depends: what its size depends on: ``tokens``, ``rows``, ``own``, or ``drafting`` for ``_Made``.
+        sizes: the collectives for such a size.
         loads: what a byte of their message makes the links carry.
     """
 
@@ -138,7 +156,7 @@ def collective_use(topology: Topology, placed: Placed, replica: int, what: Excha
           for depends in ("tokens", "rows", "own", "drafting")}  # fmt: skip
     return CollectiveUse(
         replica, classes, what.padded, what.context, by["tokens"], by["rows"], by["own"], len(what.reduced) == 1,
-        by["drafting"] if what.drafts else None,
+        by["drafting"] if what.drafted is not None else None,
     )  # fmt: skip
 
 
@@ -160,11 +178,10 @@ class _Lying:
             gathers = self._loads(ranks, _GATHERS, routes.gather_traffic)
             reduces = self._loads(ranks, _REDUCES, routes.all_reduce_traffic)
             terms += [_Term("tokens", what.reduced[stage], reduces), _Term("rows", what.gathered[stage], gathers)]
-            if what.drafts:
+            if what.drafted is not None:
                 terms += [
-                    _Term("drafting", what.reduced_drafting, reduces),
-                    _Term("drafting", what.gathered_drafting, gathers),
-                ]
+                    _Term("drafting", what.drafted.reduced, reduces), _Term("drafting", what.drafted.gathered, gathers),
+                ]  # fmt: skip
             if what.context > 1:
                 shares = context_groups(each, what.tensor, what.context)
                 terms.append(_Term("own", what.shared[stage], self._loads(shares, _GATHERS, routes.gather_traffic)))
@@ -227,8 +244,9 @@ def _amounts(topology: Topology, classes: Sequence[Sequence[int]], terms: Sequen
 
     def amounts(sizes: Ints) -> Ints:
         found: Ints = np.zeros((len(sizes), len(classes)), np.int64)
+        each = sizes.tolist() if sizes.ndim == 1 else [_Made(*row) for row in sizes.tolist()]
         for term, by_route in zip(terms, shares, strict=True):
-            for place, size in enumerate(sizes.tolist()):
+            for place, size in enumerate(each):
                 for exchange in term.sizes(size) if size else ():
                     sent = exchange.message_bytes * by_route[exchange.route]
                     _check(exchange, sent, capacity)

@@ -202,9 +202,11 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     """
     stage, room, blocks = _room(pool, parts, place)
     size = pool.engine.block_size
-    per_token = stage.kv_bytes_per_token(parts.kv_cache, parts.tensor) + parts.drafter_kv_bytes
+    drafter = parts.drafter
+    drafter_bytes, drafter_kv_bytes = (0.0, 0.0) if drafter is None else (drafter.weight_bytes, drafter.kv_bytes)
+    per_token = stage.kv_bytes_per_token(parts.kv_cache, parts.tensor) + drafter_kv_bytes
     tokens = (blocks - 1) * size
-    ahead = pool.speculation.nodes + pool.speculation.lookahead if pool.speculation is not None else 0
+    ahead = pool.speculation.nodes + drafter.lookahead if pool.speculation is not None and drafter is not None else 0
     per_request = -(-(max(step.context, 1) + ahead) // size) * size
     needed = step.batch * per_request
     if step.prefill:
@@ -216,11 +218,9 @@ def _memory(pool: Pool, parts: PoolParts, place: str, step: Step) -> dict[str, A
     return {
         "gpu_bytes": parts.gpu.memory_bytes,
         "utilization": pool.engine.gpu_memory_utilization,
-        "weights_bytes": room.weight_bytes
-        if room
-        else stage.weight_bytes(parts.weights, parts.tensor) + parts.drafter_bytes,
-        "drafter_bytes": parts.drafter_bytes,
-        "drafter_kv_bytes_per_token": parts.drafter_kv_bytes,
+        "weights_bytes": room.weight_bytes if room else stage.weight_bytes(parts.weights, parts.tensor) + drafter_bytes,
+        "drafter_bytes": drafter_bytes,
+        "drafter_kv_bytes_per_token": drafter_kv_bytes,
         "overhead_bytes": room.overhead_bytes if room else None,
         "state_bytes": room.state_bytes if room else None,
         "kv_bytes": room.kv_bytes

@@ -55,7 +55,7 @@ class DraftedStep:
         drafting = price_drafts(scenario, parts, speculation, sizes, span)
         shape = step.shape(prices.windows, sizes, speculation.nodes, speculation.k)
         plain = step.shape(prices.windows, sizes)
-        return cls(speculation, parts.drafter.name, prices, drafting, step, shape, plain)
+        return cls(speculation, parts.drafter.spec.name, prices, drafting, step, shape, plain)
 
     def document(self) -> dict[str, Any]:
         """What ``servetwin explain --json`` says of it; times in microseconds."""

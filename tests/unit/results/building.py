@@ -183,7 +183,7 @@ def _plain_use(recorder: Recorder, replica: int) -> DraftUse | None:
     store = recorder._segment_store
     mine = store.column("replica") == replica
     drafted, accepted = (int(store.column(name)[mine].sum()) for name in ("drafted", "accepted"))
-    return DraftUse(drafted, drafted, accepted, (accepted,), 1) if drafted else None
+    return DraftUse(drafted, drafted, (accepted,)) if drafted else None
 
 
 def random_request(rng: random.Random, identity: int, replicas: int, outcome: str = COMPLETED) -> Request:
@@ -283,7 +283,7 @@ def _draft(recorder: Recorder, replica: int, steps: int) -> DraftUse:
         request.first_token_ps, request.last_token_ps = duration, steps * duration
         request.drafted_tokens, request.accepted_tokens = drafted // requests, sum(stood) // requests
         recorder.finished(request)
-    return DraftUse(drafts, drafted, sum(stood), tuple(stood), 3)
+    return DraftUse(drafts, drafted, tuple(stood))
 
 
 def _drafting_phases(k: int, rest: int) -> list[Phase]:

@@ -28,7 +28,7 @@ def summary(runs, uses, replicas=1):
 
 def test_the_summary_by_hand():
     """Two steps of two requests with 3 drafts: 12 tokens in 4 drafts, of which 2 + 1 + 1 and 1 + 0 + 0 stood."""
-    assert summary(steps((6, 4), (6, 1)), [DraftUse(4, 12, 5, (3, 1, 1), 3)]) == {
+    assert summary(steps((6, 4), (6, 1)), [DraftUse(4, 12, (3, 1, 1))]) == {
         "spec_decode_num_drafts": 4,
         "spec_decode_num_draft_tokens": 12,
         "spec_decode_num_accepted_tokens": 5,
@@ -42,7 +42,7 @@ def test_the_summary_by_hand():
 
 def test_replicas_add_up_whatever_their_k():
     runs = [*steps((6, 4)), *steps((2, 1), replica=2)]
-    uses = [DraftUse(2, 6, 4, (2, 1, 1), 3), None, DraftUse(2, 2, 1, (1,), 1)]
+    uses = [DraftUse(2, 6, (2, 1, 1)), None, DraftUse(2, 2, (1,))]
     found = summary(runs, uses, replicas=3)
     assert found["spec_decode_num_drafts"] == 4 and found["mean_acceptance_length"] == 2.25
     assert found["acceptance_rate_per_position"] == [0.75, 0.25, 0.25]
@@ -54,7 +54,7 @@ def test_without_speculation_nothing_is_defined():
 
 
 def test_with_speculation_that_never_drafts_there_are_counts_and_no_ratios():
-    found = summary(steps((0, 0)), [DraftUse(0, 0, 0, (0, 0, 0), 3)])
+    found = summary(steps((0, 0)), [DraftUse(0, 0, (0, 0, 0))])
     assert found == dict.fromkeys(KEYS[:5], 0) | dict.fromkeys(KEYS[5:])
 
 
@@ -62,32 +62,30 @@ def test_with_speculation_that_never_drafts_there_are_counts_and_no_ratios():
     ("use", "words"),
     [
         (None, "6 drafted tokens in its steps"),
-        (DraftUse(2, 5, 4, (2, 1, 1), 3), "5 drafted and 4 accepted"),
-        (DraftUse(2, 6, 3, (2, 1, 0), 3), "6 drafted and 3 accepted"),
-        (DraftUse(2, 6, 4, (2, 1, 0), 3), "by position"),
-        (DraftUse(2, 6, 4, (2, 2), 3), "by position"),
-        (DraftUse(2, 6, 4, (1, 2, 1), 3), "by position"),
-        (DraftUse(2, 6, 4, (3, 1, 0), 3), "by position"),
-        (DraftUse(7, 6, 4, (2, 1, 1), 3), "in 7 drafts"),
-        (DraftUse(1, 6, 4, (2, 1, 1), 3), "by position"),
-        (DraftUse(0, 6, 4, (2, 1, 1), 3), "in 0 drafts"),
+        (DraftUse(2, 5, (2, 1, 1)), "5 drafted and 4 accepted"),
+        (DraftUse(2, 6, (2, 1, 0)), "6 drafted and 3 accepted"),
+        (DraftUse(2, 6, (1, 2, 1)), "by position"),
+        (DraftUse(2, 6, (3, 1, 0)), "by position"),
+        (DraftUse(7, 6, (2, 1, 1)), "in 7 drafts"),
+        (DraftUse(1, 6, (2, 1, 1)), "by position"),
+        (DraftUse(0, 6, (2, 1, 1)), "in 0 drafts"),
     ],
 )
 def test_counts_that_contradict_each_other_or_the_steps_are_found(use, words):
-    assert summary(steps((6, 4)), [DraftUse(2, 6, 4, (2, 1, 1), 3)])["spec_decode_num_drafts"] == 2
+    assert summary(steps((6, 4)), [DraftUse(2, 6, (2, 1, 1))])["spec_decode_num_drafts"] == 2
     with pytest.raises(InvariantError, match=words):
         summary(steps((6, 4)), [use])
 
 
 def test_a_tree_has_more_tokens_than_can_stand():
     """Two drafts of 21 tokens, at most 4 of which stand."""
-    found = summary(steps((42, 5)), [DraftUse(2, 42, 5, (2, 2, 1, 0), 4)])
+    found = summary(steps((42, 5)), [DraftUse(2, 42, (2, 2, 1, 0))])
     assert found["mean_acceptance_length"] == 3.5 and found["draft_acceptance_rate"] == 5 / 42
 
 
 def test_there_is_one_count_for_each_replica():
     with pytest.raises(InvariantError, match="1 counts of drafts for 2 replicas"):
-        summary(steps((6, 4)), [DraftUse(2, 6, 4, (2, 1, 1), 3)], replicas=2)
+        summary(steps((6, 4)), [DraftUse(2, 6, (2, 1, 1))], replicas=2)
 
 
 def test_what_drafts_cost_is_in_the_ledger():

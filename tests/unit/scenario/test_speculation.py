@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import servetwin
+from servetwin.catalog import Catalog
 from servetwin.errors import CapacityError, InputError, ScenarioError
 from servetwin.physics.drafting import ModelDrafting, products
 from servetwin.physics.overheads import Machine
@@ -74,8 +75,8 @@ def test_hidden_states_cost_a_block_of_a_prefix_and_drafters_slots_ahead(
     loaded = load_it(drafting(base, speculation))
     replica = build(loaded.scenario).cluster.replicas[0]
     assert replica.executor.settings.recompute_last_block is again
-    found = loaded.scenario.cluster.pools[0].speculation
-    assert (0 if found is None else found.lookahead) == ahead
+    drafter = pool_parts(loaded.scenario, loaded.scenario.cluster.pools[0], "cluster.pools.0", Catalog()).drafter
+    assert (0 if drafter is None else drafter.lookahead) == ahead
 
 
 def test_an_old_vllm_schedules_synchronously_for_all(load_it: Load, base: dict[str, Any]) -> None:

@@ -1,9 +1,4 @@
-"""What controllers of speculation have in common: how a scenario checks them, and what most of them leave alone.
-
->>> from servetwin.policies.speculation import ByBatchSize
->>> ByBatchSize(ranges=[[1, 64, 3], [65, 512, 0]]).largest()
-3
-"""
+"""What controllers of speculation have in common: how a scenario checks them, and what most of them leave alone."""
 
 from __future__ import annotations
 
@@ -17,17 +12,24 @@ _NO_LIMIT: Final = 1 << 30
 
 
 class DraftPolicy(Policy):
-    """A policy of speculation. Numbers of drafts in its fields can be compared with the most that a scenario allows."""
+    """A policy of speculation. Numbers of drafts in its fields can be compared with the most that a scenario allows.
+
+    Attributes:
+        constant: whether it always chooses the scenario's ``k``: nobody needs to ask it.
+        all_or_nothing: whether it chooses ``k`` or 0, so that it may decide about trees, which have one size.
+
+    >>> from servetwin.policies.speculation import ByBatchSize
+    >>> ByBatchSize(ranges=[[1, 64, 3], [65, 512, 0]]).counts()
+    {('ranges', 0, 2): 3, ('ranges', 1, 2): 0}
+    """
 
     kind: ClassVar[Kind] = "speculation"
+    constant: ClassVar[bool] = False
+    all_or_nothing: ClassVar[bool] = False
 
     def counts(self) -> Mapping[tuple[str | int, ...], int]:
         """Every number of drafts per request that its fields name [tokens], by the path of the field."""
         return {}
-
-    def largest(self) -> int:
-        """The largest of them [tokens]; 0 where the fields name none."""
-        return max(self.counts().values(), default=0)
 
 
 class BatchController:

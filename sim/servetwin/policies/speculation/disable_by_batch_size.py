@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -31,6 +31,7 @@ class DisableByBatchSize(DraftPolicy):
     [3, 0, 0]
     """
 
+    all_or_nothing: ClassVar[bool] = True
     policy: Literal["disable-by-batch-size"] = "disable-by-batch-size"
     requests: PositiveInt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -39,6 +39,7 @@ class DisableWhenLow(DraftPolicy):
     0
     """
 
+    all_or_nothing: ClassVar[bool] = True
     policy: Literal["disable-when-low"] = "disable-when-low"
     window: PositiveInt
     threshold: Annotated[float, Field(ge=0, strict=False)]

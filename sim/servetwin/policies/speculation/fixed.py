@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from servetwin.engine.protocols import DraftView
 from servetwin.policies.registry import PolicyContext, register
@@ -22,6 +22,8 @@ class Fixed(DraftPolicy):
     3
     """
 
+    constant: ClassVar[bool] = True
+    all_or_nothing: ClassVar[bool] = True
     policy: Literal["fixed"] = "fixed"
 
     def build(self, context: PolicyContext) -> FixedController:

@@ -20,7 +20,8 @@ class PerRequest(DraftPolicy):
     ``target`` + ``band`` it gets one more than in its last step, at or below ``target`` − ``band`` one fewer, else as
     many; never fewer than ``least`` nor more than the scenario's ``k``. It begins with ``k``, and keeps it until
     ``patience`` steps are known. The load does not enter: what requests accept hardly depends on it, so this rule never
-    switches speculation off.
+    switches speculation off. The drafter runs as often as ``k`` says, for it drafts for the whole batch at once: the
+    limit of a request shortens what is verified for it.
 
     Source: per-sequence speculation in vLLM (issue #17984), with the rule and the constants of the ``DynamicProposer``
         proposed in PR #26504 (``vllm/v1/spec_decode/dynamic_proposer.py``); the target is a

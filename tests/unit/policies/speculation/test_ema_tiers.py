@@ -64,16 +64,15 @@ def test_the_average_is_that_of_requests() -> None:
     ("accepted", "expected"),
     [
         # From tier 3, α = 1: falls at 1 − 0.5 − 0.25 = 0.25 or less, rises above 3 − 0.5 = 2.5.
-        ((0.25, 1), 1),
-        ((0.26, 1), 3),
-        ((2.5, 1), 3),
-        ((2.51, 1), 7),
+        (0.25, 1),
+        (0.26, 3),
+        (2.5, 3),
+        (2.51, 7),
     ],
 )
-def test_the_thresholds_have_a_hysteresis(accepted: tuple[float, int], expected: int) -> None:
+def test_the_thresholds_have_a_hysteresis(accepted: float, expected: int) -> None:
     controller = started(EmaTiers(alpha=1, warmup=0, interval=1))
-    share, _ = accepted
-    controller.observe(100, 300, [round(100 * share), 0, 0])
+    controller.observe(100, 300, [round(100 * accepted), 0, 0])
     assert tier(controller) == expected
 
 

@@ -21,7 +21,7 @@ def answers(policy: Fixed | ByBatchSize | DraftLenSchedule | DisableByBatchSize,
 
 def test_fixed_is_the_most_whatever_the_batch() -> None:
     assert answers(Fixed(), 5, 1, 100, 10_000) == [5, 5, 5]
-    assert Fixed().largest() == 0
+    assert Fixed().counts() == {}
 
 
 def test_ranges_as_the_test_of_vllm_has_them() -> None:
@@ -70,7 +70,6 @@ def test_a_wrong_range_is_found_at_its_place() -> None:
 def test_numbers_of_drafts_can_be_compared_with_the_scenario_s() -> None:
     policy = ByBatchSize(ranges=[[1, 16, 3], [17, 64, 5], [65, 128, 1]])
     assert policy.counts() == {("ranges", 0, 2): 3, ("ranges", 1, 2): 5, ("ranges", 2, 2): 1}
-    assert policy.largest() == 5
     assert DraftLenSchedule(schedule={4: 4, 8: 6}).counts() == {("schedule", 4): 4, ("schedule", 8): 6}
 
 
