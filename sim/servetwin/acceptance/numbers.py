@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from servetwin.acceptance.tables import Words
+from servetwin.acceptance.runs import MOST_MATCHES
 from servetwin.streams import Streams
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 PER_COUNTER = 4
 """Numbers that the generator yields for each of its counters."""
@@ -37,10 +41,19 @@ class Numbers:
         self._counter = counter + -(-count // PER_COUNTER)
         return words
 
+    def bytes_at(self, counter: int, count: int) -> bytes:
+        """The same as bytes, eight for each number, alike on all machines."""
+        return self.at(counter, count).astype("<u8", copy=False).tobytes()
 
-def proposed_where(words: Words, proposal: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which of the numbers stand for a proposal, from bits that matches are not drawn from."""
-    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (words >> np.uint64(16)) & np.uint64(0xFFFF) < round(
-        proposal * 2**16
-    )
-    return found
+
+def proposed(words: Words, matches: bytes, proposal: float) -> bytes:
+    """By position, how many tokens are drafted at most: any number where one would stand, and at a share of the others.
+
+    Args:
+        words: a number for each position.
+        matches: how many would stand there.
+        proposal: that share.
+    """
+    found = (words >> np.uint64(16)) & np.uint64(0xFFFF) < round(proposal * 2**16)
+    found |= np.frombuffer(matches, np.uint8) > 0
+    return (found.astype(np.uint8) * np.uint8(MOST_MATCHES)).tobytes()
