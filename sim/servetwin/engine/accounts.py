@@ -10,7 +10,7 @@ from servetwin.engine.rank import Rank
 from servetwin.errors import InvariantError
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
-from servetwin.records import LEDGER_BUCKETS, RunLog
+from servetwin.records import LEDGER_BUCKETS, RunLog, pack_segment
 
 
 class StepAccounts:
@@ -126,7 +126,7 @@ class StepAccounts:
             compute += done * step.compute_growth_ps
             memory += done * (step.growth_ps - step.compute_growth_ps)
         segments = self._segments
-        segments += (
+        segments += pack_segment(
             self._index,
             start_ps,
             count,
