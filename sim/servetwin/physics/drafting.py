@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from servetwin.physics.operators import Gemm
 from servetwin.physics.overheads import Machine
@@ -15,22 +14,27 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.specs import Calibration
 
 
-class DraftCost(NamedTuple):
+class DraftCost:
     """What drafting takes, by what bounds it [ps], and by how much more when every decode reads one token more [ps].
 
-    Waiting is for the CPU.
+    Waiting is for the CPU; ``total_ps`` is all of it.
     """
 
-    compute_ps: int
-    memory_ps: int
-    communication_ps: int
-    waiting_ps: int
-    growth_ps: int = 0
+    __slots__ = ("communication_ps", "compute_ps", "growth_ps", "memory_ps", "total_ps", "waiting_ps")
 
-    @property
-    def total_ps(self) -> int:
-        """All of it [ps]."""
-        return self.compute_ps + self.memory_ps + self.communication_ps + self.waiting_ps
+    def __init__(
+        self, compute_ps: int, memory_ps: int, communication_ps: int, waiting_ps: int, growth_ps: int = 0
+    ) -> None:
+        self.compute_ps = compute_ps
+        self.memory_ps = memory_ps
+        self.communication_ps = communication_ps
+        self.waiting_ps = waiting_ps
+        self.growth_ps = growth_ps
+        self.total_ps = compute_ps + memory_ps + communication_ps + waiting_ps
+
+
+_PassPrice = tuple[int, int, int, int, int, int]
+"""A pass: compute, compute per token of context, memory, memory per token of context, communication, waiting [ps]."""
 
 
 class Drafting(ABC):
@@ -52,7 +56,10 @@ class Drafting(ABC):
         """The passes in order; their sum is the cost."""
         found = []
         for count, cost in self.passes(shape):
-            parts = zip(("host", "hbm", "sm", "link"), (cost[3], cost[1], cost[0], cost[2]), strict=True)
+            parts = (
+                ("host", cost.waiting_ps), ("hbm", cost.memory_ps), ("sm", cost.compute_ps),
+                ("link", cost.communication_ps),
+            )  # fmt: skip
             found += [Phase(DRAFT, resource, count, ps) for resource, ps in parts if ps]
         return found
 
@@ -92,6 +99,7 @@ class ModelDrafting(Drafting):
         launching_s = calibration.draft_pass_s + prices.model.num_layers * calibration.draft_layer_s
         self._launching_ps = picoseconds(launching_s) if synchronous else 0
         self._products: dict[tuple[int, bool], tuple[int, int]] = {}
+        self._bases: dict[tuple[int, float], _PassPrice] = {}
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """See ``Drafting``."""
@@ -99,7 +107,7 @@ class ModelDrafting(Drafting):
         found = [(1, self._cost(first, 1, once=True))]
         later = 0 if self._parallel else shape.drafts - 1
         if later:
-            found.append((later, self._cost(self._later(shape, later), later, once=False)))
+            found.append((later, self._later(shape, later)))
         return found
 
     def _first(self, shape: StepShape) -> StepShape:
@@ -112,16 +120,31 @@ class ModelDrafting(Drafting):
             self._kinds(shape.growing[0]), shape.chunks, more, shape.link_share,
         )  # fmt: skip
 
-    def _later(self, shape: StepShape, passes: int) -> StepShape:
-        """One of the passes after it, whose context is the mean of theirs, rounded up."""
+    def _later(self, shape: StepShape, passes: int) -> DraftCost:
+        """The passes after it, whose context is the mean of theirs, rounded up."""
         requests = shape.requests
-        tokens = requests * self._branching
-        padded, graph = self._pad(tokens)
+        base = self._bases.get((requests, shape.link_share))
+        if base is None:
+            base = self._bases[requests, shape.link_share] = self._base(requests, shape.link_share)
+        compute, by_compute, memory, by_memory, communication, waiting = base
         context = shape.context[0] + sum([new + before for new, before in shape.chunks])
         context += requests * (passes + 1) // 2
-        return StepShape(
-            tokens, padded, graph, requests, requests, self._kinds(context), self._kinds(shape.decodes), (),
-            tokens - requests, shape.link_share,
+        return DraftCost(
+            passes * (compute + by_compute * context), passes * (memory + by_memory * context), passes * communication,
+            passes * waiting, passes * (by_compute + by_memory) * shape.decodes,
+        )  # fmt: skip
+
+    def _base(self, requests: int, link_share: float) -> _PassPrice:
+        """One of the later passes: it depends on nothing else of a step but the context, and on that it is linear."""
+        tokens = requests * self._branching
+        padded, graph = self._pad(tokens)
+        shape = StepShape(
+            tokens, padded, graph, requests, requests, self._kinds(0), self._kinds(1), (), tokens - requests, link_share
+        )
+        price, cost = self.prices.price(shape), self._cost(shape, 1, once=False)
+        return (
+            cost.compute_ps, price.compute_growth_ps, cost.memory_ps, price.memory_growth_ps, cost.communication_ps,
+            cost.waiting_ps,
         )  # fmt: skip
 
     def _kinds(self, value: int) -> tuple[int, ...]:

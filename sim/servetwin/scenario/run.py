@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.store import as_written, to_yaml
 from servetwin.units import MAX_DAYS, MAX_PS
+
+_OBJECTS_PER_COLLECTION = 100_000
+"""Containers made and not freed before Python looks for cycles, while a simulation runs."""
 
 
 class RunInterrupted(Interrupted):
@@ -150,7 +154,8 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
         Stopped: the user does not want to wait for the event under way.
     """
     try:
-        end_ps = simulation.cluster.run()
+        with _few_collections():
+            end_ps = simulation.cluster.run()
     except OverflowError as error:
         raise _too_long() from error
     except InputError as error:
@@ -164,6 +169,17 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
     if end_ps > MAX_PS:
         raise _too_long()
     return end_ps
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Nothing that a simulation makes lies in a cycle, so that looking for cycles takes time and finds none."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _too_long() -> ScenarioError:
