@@ -52,7 +52,9 @@ def run_tables(levels: Levels) -> RunTables:
 
     def more(level: int) -> array[int]:
         of_level, ratio = survival[level : level + 1], levels.ratio[level : level + 1]
-        further: Floats = extended(of_level, ratio, most + 2 + _ENDLESS)[0, most + 1 :]
+        # What 32 bits do not tell from 0 is of no use.
+        seen = int(np.ceil(-33 * np.log(2) / np.log(ratio[0]))) if 0 < ratio[0] < 1 else _ENDLESS
+        further: Floats = extended(of_level, ratio, most + 2 + min(of_level.shape[1] + seen, _ENDLESS))[0, most + 1 :]
         return _thresholds(further[1:] / further[0] if further[0] else further[1:])
 
     return RunTables(

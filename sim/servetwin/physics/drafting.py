@@ -160,9 +160,11 @@ class ModelDrafting(Drafting):
         compute, memory = self._besides(shape.padded_tokens, once)
         compute += price.compute_ps
         memory += price.memory_ps
-        slopes = self.prices.slopes_of(shape)
-        context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
-        waiting = max(0, self._launching_ps - (compute + memory + price.communication_ps - context))
+        waiting = 0
+        if self._launching_ps:
+            slopes = self.prices.slopes_of(shape)
+            context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
+            waiting = max(0, self._launching_ps - (compute + memory + price.communication_ps - context))
         return DraftCost(
             count * compute, count * memory, count * price.communication_ps, count * waiting, count * price.growth_ps
         )
