@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from servetwin.physics.operators import Gemm
 from servetwin.physics.overheads import Machine
@@ -14,23 +15,22 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.specs import Calibration
 
 
-class DraftCost:
+class DraftCost(NamedTuple):
     """What drafting takes, by what bounds it [ps], and by how much more when every decode reads one token more [ps].
 
-    Waiting is for the CPU; ``total_ps`` is all of it.
+    Waiting is for the CPU.
     """
 
-    __slots__ = ("communication_ps", "compute_ps", "growth_ps", "memory_ps", "total_ps", "waiting_ps")
+    compute_ps: int
+    memory_ps: int
+    communication_ps: int
+    waiting_ps: int
+    growth_ps: int = 0
 
-    def __init__(
-        self, compute_ps: int, memory_ps: int, communication_ps: int, waiting_ps: int, growth_ps: int = 0
-    ) -> None:
-        self.compute_ps = compute_ps
-        self.memory_ps = memory_ps
-        self.communication_ps = communication_ps
-        self.waiting_ps = waiting_ps
-        self.growth_ps = growth_ps
-        self.total_ps = compute_ps + memory_ps + communication_ps + waiting_ps
+    @property
+    def total_ps(self) -> int:
+        """All of it [ps]."""
+        return self.compute_ps + self.memory_ps + self.communication_ps + self.waiting_ps
 
 
 _PassPrice = tuple[int, int, int, int, int, int]
@@ -56,10 +56,7 @@ class Drafting(ABC):
         """The passes in order; their sum is the cost."""
         found = []
         for count, cost in self.passes(shape):
-            parts = (
-                ("host", cost.waiting_ps), ("hbm", cost.memory_ps), ("sm", cost.compute_ps),
-                ("link", cost.communication_ps),
-            )  # fmt: skip
+            parts = zip(("host", "hbm", "sm", "link"), (cost[3], cost[1], cost[0], cost[2]), strict=True)
             found += [Phase(DRAFT, resource, count, ps) for resource, ps in parts if ps]
         return found
 
