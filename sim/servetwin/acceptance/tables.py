@@ -107,4 +107,5 @@ def _thresholds(survival: Floats) -> array[int]:
 def _breaks(persistence: float) -> array[int]:
     """The same of the further positions after which a run breaks off."""
     most = min(int(np.ceil(-33 * np.log(2) / np.log(persistence))), NO_END)
-    return _thresholds(persistence ** np.arange(1, most + 1))
+    goes_on: Floats = persistence ** np.arange(1.0, most + 1)
+    return _thresholds(goes_on)

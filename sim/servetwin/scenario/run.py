@@ -173,7 +173,7 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Nothing that a simulation makes lies in a cycle, so that looking for cycles takes time and finds none."""
+    """Hardly anything that a simulation makes lies in a cycle: looking for cycles takes time and finds next to none."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
     try:
