@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from servetwin.acceptance.levels import Levels
-from servetwin.acceptance.numbers import PER_COUNTER, Numbers, proposed
+from servetwin.acceptance.numbers import PER_COUNTER, Numbers
 from servetwin.acceptance.runs import NUMBER_BYTES, RunTables
 from servetwin.acceptance.tables import run_tables
 from servetwin.request import Fate, Request
 from servetwin.streams import Streams
 
-_WORDS: Final = 128
+_WORDS: Final = 160
 """64-bit numbers of a request in a block; most outputs need no more."""
 
 _BYTES: Final = 8 * _WORDS
-_SHORT: Final = 0.8 * _BYTES / NUMBER_BYTES
+_SHORT: Final = 0.95 * _BYTES / NUMBER_BYTES
 """Runs for which these suffice, as a rule: one of the numbers is for the level, and some runs take three."""
 
 _REQUESTS: Final = 32
@@ -85,8 +85,7 @@ class DrawnFates:
                     matches += self._drawn(tables, b"", counter, end - start)
         if self._proposal is None:
             return Fate(matches)
-        words = self._numbers.at(_PROPOSALS + request.id * _ROOM, tokens)
-        return Fate(matches, proposed(words, matches, self._proposal))
+        return Fate(matches, self._numbers.proposed(_PROPOSALS + request.id * _ROOM, matches, self._proposal))
 
     def _beginning(self, request_id: int, positions: int) -> bytes:
         """Matches of the first piece."""
@@ -106,16 +105,16 @@ class DrawnFates:
         if len(self._blocks) == _BLOCKS:
             del self._blocks[next(iter(self._blocks))]
         counter = number * (_REQUESTS * _WORDS // PER_COUNTER)
-        block: bytes = self._numbers.bytes_at(counter, _REQUESTS * _WORDS)
+        block: bytes = self._numbers.at(counter, _REQUESTS * _WORDS)
         self._blocks[number] = block
         return block
 
     def _drawn(self, tables: RunTables, known: bytes, counter: int, positions: int) -> bytes:
         """Matches at so many positions, from the numbers ``known`` and those from ``counter`` on."""
-        # Half of the positions is enough as a rule, and all numbers are drawn anew where it is not.
-        words = positions // 4 + 8
+        # A tenth more than are needed on average is enough, as a rule.
+        words = int(0.55 * positions / tables.mean) + 8
         while True:
-            numbers = known + self._numbers.bytes_at(counter, words)
+            numbers = known + self._numbers.at(counter, words)
             found = tables.matches(numbers, 0, len(numbers), positions)
             if found is not None:
                 return found

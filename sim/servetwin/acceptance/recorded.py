@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from servetwin.acceptance.numbers import PER_COUNTER, Numbers, proposed
+from servetwin.acceptance.numbers import PER_COUNTER, Numbers
 from servetwin.acceptance.runs import MOST_MATCHES
 from servetwin.acceptance.spec import Recorded
 from servetwin.errors import TraceError, nearest_name
@@ -50,7 +50,7 @@ class RecordedFates:
         matches = line[:tokens]
         if self._proposal is None:
             return Fate(matches)
-        return Fate(matches, proposed(self._numbers.at(number * _ROOM, tokens), matches, self._proposal))
+        return Fate(matches, self._numbers.proposed(number * _ROOM, matches, self._proposal))
 
 
 def read_matches(spec: Recorded, base: Path) -> list[bytes]:
