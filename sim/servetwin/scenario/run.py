@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -156,7 +157,8 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
     try:
         with _few_collections():
             end_ps = simulation.cluster.run()
-    except OverflowError as error:
+    except (OverflowError, struct.error) as error:
+        # The latter where a time does not fit into the columns of the log.
         raise _too_long() from error
     except InputError as error:
         # SimPy raises a copy, which has the message only.
