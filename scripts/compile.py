@@ -28,6 +28,8 @@ SOURCES = Path(__file__).resolve().parent.parent / "sim"
 MODULES = (
     "servetwin.request",
     "servetwin.kernel.nap",
+    "servetwin.acceptance.drawn",
+    "servetwin.acceptance.runs",
     *(f"servetwin.physics.{name}" for name in (
         "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables", "pipeline",
         "drafting", "speculative",

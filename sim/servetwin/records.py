@@ -34,6 +34,7 @@ accepted         those of them that stood
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Protocol
 
 from servetwin.request import Request
@@ -63,6 +64,14 @@ SEGMENT_COLUMNS = (
     "accepted",
 )
 
+_SEGMENT = Struct(f"{len(SEGMENT_COLUMNS)}q")
+
+SEGMENT_BYTES = _SEGMENT.size
+"""Bytes of a packed segment."""
+
+pack_segment = _SEGMENT.pack
+"""Packs the columns of a segment, in their order: in bytes, numbers need no care until they are read."""
+
 LEDGER_BUCKETS = (
     "compute",
     "hbm",
@@ -83,9 +92,9 @@ LEDGER_BUCKETS = (
 class RunLog(Protocol):
     """What the engine and the gateway write to."""
 
-    #: Rows of ``SEGMENT_COLUMNS``, one after the other; call ``flush_segments`` when it is longer than
-    #: ``segment_limit``. Always the same list.
-    segments: list[int]
+    #: Packed segments (``pack_segment``), one after the other; call ``flush_segments`` when it is longer than
+    #: ``segment_limit`` [bytes]. Always the same object.
+    segments: bytearray
     segment_limit: int
 
     #: Whether ``phases`` wants to be called (only when a timeline is drawn).
@@ -95,7 +104,7 @@ class RunLog(Protocol):
     wants_chunks: bool
 
     def flush_segments(self) -> None:
-        """Move ``segments`` into compact columns and empty the list."""
+        """Move ``segments`` into compact columns and empty it."""
 
     def gap(self, gap_ps: int, start_ps: int) -> None:
         """One more inter-token gap [ps], of a request that sat out some steps (preempted or starved).

@@ -58,7 +58,7 @@ BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute", "idle
 RARE_BUCKETS = ("draft", "wasted_verify", "bubble")
 
 #: The scenarios of the standard speed workload.
-BENCH = ("bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long")
+BENCH = ("bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long", "bench-8b-spec")
 BENCH_REQUESTS = 3_000
 
 

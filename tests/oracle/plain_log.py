@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import iter_unpack
 from typing import Any, NamedTuple
 
-from servetwin.records import SEGMENT_COLUMNS
+from servetwin.records import SEGMENT_BYTES, SEGMENT_COLUMNS
 from servetwin.request import Request
 
 #: Buckets of the ledger that a step can fill.
@@ -43,8 +44,8 @@ class LoggedStep(NamedTuple):
 class PlainLog:
     """``RunLog`` for tests. A small limit makes the engine flush often."""
 
-    def __init__(self, segment_limit: int = 5 * len(SEGMENT_COLUMNS), wants_phases: bool = False) -> None:
-        self.segments: list[int] = []
+    def __init__(self, segment_limit: int = 5 * SEGMENT_BYTES, wants_phases: bool = False) -> None:
+        self.segments = bytearray()
         self.segment_limit = segment_limit
         self.wants_phases = wants_phases
         self.wants_chunks = True
@@ -60,10 +61,8 @@ class PlainLog:
         self.chunk_lists.append((replica, start_ps, tuple(chunks)))
 
     def flush_segments(self) -> None:
-        width = len(SEGMENT_COLUMNS)
-        assert len(self.segments) % width == 0
-        for at in range(0, len(self.segments), width):
-            self.rows.append(dict(zip(SEGMENT_COLUMNS, self.segments[at : at + width], strict=True)))
+        for row in iter_unpack(f"{len(SEGMENT_COLUMNS)}q", self.segments):
+            self.rows.append(dict(zip(SEGMENT_COLUMNS, row, strict=True)))
         self.segments.clear()
 
     def gap(self, gap_ps: int, start_ps: int) -> None:

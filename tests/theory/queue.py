@@ -52,7 +52,7 @@ class Log:
     wants_chunks = False
 
     def __init__(self) -> None:
-        self.segments: list[int] = []
+        self.segments = bytearray()
         self.done: list[Request] = []
 
     def flush_segments(self) -> None:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from servetwin.acceptance.levels import Levels
-from servetwin.acceptance.numbers import PER_COUNTER, Numbers, proposed_where
-from servetwin.acceptance.tables import MOST_MATCHES, Bytes, RunTables, Words
+from servetwin.acceptance.numbers import PER_COUNTER, Numbers
+from servetwin.acceptance.runs import NUMBER_BYTES, RunTables
+from servetwin.acceptance.tables import run_tables
 from servetwin.request import Fate, Request
 from servetwin.streams import Streams
 
-_POSITIONS = 384
-"""Outputs up to this length are drawn in blocks [tokens]."""
+_WORDS: Final = 160
+"""64-bit numbers of a request in a block; most outputs need no more."""
 
-_WORDS = _POSITIONS + 4
-"""Numbers that a request of a block has: one for its level, one for each position, and what makes whole counters."""
+_BYTES: Final = 8 * _WORDS
+_SHORT: Final = 0.95 * _BYTES / NUMBER_BYTES
+"""Runs for which these suffice, as a rule: one of the numbers is for the level, and some runs take three."""
 
-_REQUESTS = 64
+_REQUESTS: Final = 32
 """Requests of a block."""
 
-_BLOCKS = 16
+_BLOCKS: Final = 16
 """Blocks that are remembered."""
 
-_REGION = 1 << 64
-"""Counters of one purpose: the blocks, what long outputs have beyond, and that for every later piece."""
+_REGION: Final = 1 << 64
+"""Counters of one purpose: the blocks, what requests need besides, proposals, and every later piece."""
 
-_ROOM = 1 << 32
+_ROOM: Final = 1 << 32
 """Counters of one request in a region of requests."""
 
+_FURTHER: Final = _REGION
+_PROPOSALS: Final = 2 * _REGION
+_LATER: Final = 2 * _REGION
+"""That of the first piece after the first one is the next."""
 
-@dataclass(frozen=True)
-class Piece:
+
+class Piece(NamedTuple):
     """How matches are drawn from one position of the output on.
 
     Attributes:
@@ -47,7 +51,7 @@ class Piece:
 class DrawnFates:
     """Draws fates at random: the same for the same seed, request and position, whoever asks and in whatever order.
 
-    Requests of neighbouring ids are drawn together, for that is several times as fast.
+    The first numbers of neighbouring requests are drawn together, for asking the generator takes longer than they do.
 
     Args:
         pieces: how matches are drawn, by position; the first one starts at 0.
@@ -55,57 +59,63 @@ class DrawnFates:
         streams: the run's random streams.
     """
 
+    __slots__ = ("_blocks", "_ends", "_first", "_later", "_numbers", "_proposal", "_short")
+
     def __init__(self, pieces: tuple[Piece, ...], proposal: float | None, streams: Streams) -> None:
         self._numbers = Numbers(streams)
         self._proposal = proposal
-        self._tables = [(piece.start, RunTables(piece.levels)) for piece in pieces]
-        self._short = min([_POSITIONS, *(piece.start for piece in pieces[1:])])
-        self._blocks: dict[int, tuple[Bytes, Bytes | None]] = {}
+        self._first: RunTables = run_tables(pieces[0].levels)
+        #: Where each of the later pieces starts, and its tables.
+        self._later: list[tuple[int, RunTables]] = [(piece.start, run_tables(piece.levels)) for piece in pieces[1:]]
+        #: Outputs up to this length are tried with the numbers of a block alone.
+        self._short = int(_SHORT * self._first.mean)
+        self._blocks: dict[int, bytes] = {}
 
     def of(self, request: Request) -> Fate:
         """The fate of drafts for ``request``: as many positions as it has output tokens."""
-        tokens = request.output_tokens
-        if tokens > self._short:
-            return self._long(request.id, tokens)
-        number, row = divmod(request.id, _REQUESTS)
+        tokens, later = request.output_tokens, self._later
+        if not later or tokens <= later[0][0]:
+            matches = self._beginning(request.id, tokens)
+        else:
+            matches = self._beginning(request.id, later[0][0])
+            for piece, (start, tables) in enumerate(later, 1):
+                end = min([tokens, *[begin for begin, _ in later[piece:]]])
+                if start < end:
+                    counter = _LATER + piece * _REGION + request.id * _ROOM
+                    matches += self._drawn(tables, b"", counter, end - start)
+        if self._proposal is None:
+            return Fate(matches)
+        return Fate(matches, self._numbers.proposed(_PROPOSALS + request.id * _ROOM, matches, self._proposal))
+
+    def _beginning(self, request_id: int, positions: int) -> bytes:
+        """Matches of the first piece."""
+        number = request_id // _REQUESTS
         block = self._blocks.get(number)
         if block is None:
             block = self._block(number)
-        matches, proposed = block
-        return Fate(matches[row, :tokens].tobytes(), None if proposed is None else proposed[row, :tokens].tobytes())
+        start = (request_id - number * _REQUESTS) * _BYTES
+        if positions <= self._short:
+            found: bytes | None = self._first.matches(block, start, start + _BYTES, positions)
+            if found is not None:
+                return found
+        return self._drawn(self._first, block[start : start + _BYTES], _FURTHER + request_id * _ROOM, positions)
 
-    def _block(self, number: int) -> tuple[Bytes, Bytes | None]:
-        """The fates of a block of requests, as far as blocks go."""
-        words = self._numbers.at(number * (_REQUESTS * _WORDS // PER_COUNTER), _REQUESTS * _WORDS)
-        drawn = self._drawn(self._tables[0][1], words.reshape(_REQUESTS, _WORDS), self._short)
+    def _block(self, number: int) -> bytes:
+        """The first numbers of a block of requests."""
         if len(self._blocks) == _BLOCKS:
             del self._blocks[next(iter(self._blocks))]
-        self._blocks[number] = drawn
-        return drawn
+        counter = number * (_REQUESTS * _WORDS // PER_COUNTER)
+        block: bytes = self._numbers.at(counter, _REQUESTS * _WORDS)
+        self._blocks[number] = block
+        return block
 
-    def _long(self, request_id: int, tokens: int) -> Fate:
-        """The fate of a request that is longer than blocks go; it begins as that of the block does."""
-        matches, proposed = bytearray(), bytearray()
-        for piece, (start, tables) in enumerate(self._tables):
-            end = min([tokens, *(start for start, _ in self._tables[piece + 1 :])])
-            if start >= end:
-                break
-            more = end - start + 1 if piece else end - self._short
-            words = self._numbers.at((piece + 1) * _REGION + request_id * _ROOM, more)
-            if piece == 0:
-                known = self._numbers.at(request_id * (_WORDS // PER_COUNTER), self._short + 1)
-                words = np.concatenate((known, words))
-            drawn, found = self._drawn(tables, words[None], end - start)
-            matches += drawn.tobytes()
+    def _drawn(self, tables: RunTables, known: bytes, counter: int, positions: int) -> bytes:
+        """Matches at so many positions, from the numbers ``known`` and those from ``counter`` on."""
+        # A tenth more than are needed on average is enough, as a rule.
+        words = int(0.55 * positions / tables.mean) + 8
+        while True:
+            numbers = known + self._numbers.at(counter, words)
+            found = tables.matches(numbers, 0, len(numbers), positions)
             if found is not None:
-                proposed += found.tobytes()
-        return Fate(bytes(matches), None if self._proposal is None else bytes(proposed))
-
-    def _drawn(self, tables: RunTables, words: Words, positions: int) -> tuple[Bytes, Bytes | None]:
-        """Matches and proposals at so many positions, a row for each request."""
-        matches = tables.matches(words, positions)
-        if self._proposal is None:
-            return matches, None
-        found = proposed_where(words[:, 1 : positions + 1], self._proposal)
-        found |= matches > 0
-        return matches, found.astype(np.uint8) * np.uint8(MOST_MATCHES)
+                return found
+            words *= 2

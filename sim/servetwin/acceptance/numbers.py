@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from servetwin.acceptance.tables import Words
+from servetwin.acceptance.runs import MOST_MATCHES
 from servetwin.streams import Streams
 
 PER_COUNTER = 4
@@ -29,18 +29,29 @@ class Numbers:
         self._bits = np.random.Philox(key=key)
         self._counter = 0
 
-    def at(self, counter: int, count: int) -> Words:
-        """So many numbers from a counter on; every counter stands for ``PER_COUNTER`` of them."""
+    def at(self, counter: int, count: int) -> bytes:
+        """So many numbers from a counter on, as bytes that are alike on all machines.
+
+        Args:
+            counter: where; every counter stands for ``PER_COUNTER`` numbers.
+            count: how many.
+        """
         ahead = counter - self._counter
         self._bits.advance(ahead if ahead >= 0 else ahead + _PERIOD)
-        words: Words = self._bits.random_raw(count)
         self._counter = counter + -(-count // PER_COUNTER)
-        return words
+        found: bytes = self._bits.random_raw(count).astype("<u8", copy=False).tobytes()
+        return found
 
+    def proposed(self, counter: int, matches: bytes, proposal: float) -> bytes:
+        """By position, how many tokens are drafted at most: any number where one would stand, and at a share of the
+        others.
 
-def proposed_where(words: Words, proposal: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which of the numbers stand for a proposal, from bits that matches are not drawn from."""
-    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (words >> np.uint64(16)) & np.uint64(0xFFFF) < round(
-        proposal * 2**16
-    )
-    return found
+        Args:
+            counter: of the numbers that say where; a quarter of one for each position.
+            matches: how many would stand.
+            proposal: that share.
+        """
+        drawn = np.frombuffer(self.at(counter, -(-len(matches) // 4)), "<u2", len(matches))
+        found = drawn < round(proposal * 2**16)
+        found |= np.frombuffer(matches, np.uint8) > 0
+        return (found.view(np.uint8) * np.uint8(MOST_MATCHES)).tobytes()

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from servetwin.acceptance.numbers import PER_COUNTER, Numbers, proposed_where
+from servetwin.acceptance.numbers import PER_COUNTER, Numbers
+from servetwin.acceptance.runs import MOST_MATCHES
 from servetwin.acceptance.spec import Recorded
-from servetwin.acceptance.tables import MOST_MATCHES
 from servetwin.errors import TraceError, nearest_name
 from servetwin.paths import expanded, names_beside
 from servetwin.request import Fate, Request
@@ -52,9 +50,7 @@ class RecordedFates:
         matches = line[:tokens]
         if self._proposal is None:
             return Fate(matches)
-        found = proposed_where(self._numbers.at(number * _ROOM, tokens), self._proposal)
-        found |= np.frombuffer(matches, np.uint8) > 0
-        return Fate(matches, (found.astype(np.uint8) * np.uint8(MOST_MATCHES)).tobytes())
+        return Fate(matches, self._numbers.proposed(number * _ROOM, matches, self._proposal))
 
 
 def read_matches(spec: Recorded, base: Path) -> list[bytes]:

@@ -10,7 +10,7 @@ from servetwin.engine.rank import Rank
 from servetwin.errors import InvariantError
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
-from servetwin.records import LEDGER_BUCKETS, RunLog
+from servetwin.records import LEDGER_BUCKETS, RunLog, pack_segment
 
 
 class StepAccounts:
@@ -28,15 +28,19 @@ class StepAccounts:
         stage_busy_ps: see ``process.Accounts``; there is one stage.
     """
 
-    __slots__ = ("_index", "_log", "_output_ps", "_rank", "_segments", "_step_time", "cut_off", "stage_busy_ps",
-                 "steps")  # fmt: skip
+    __slots__ = ("_index", "_limit", "_log", "_output_ps", "_rank", "_segments", "_step_time", "_wants_chunks",
+                 "_wants_phases", "cut_off", "stage_busy_ps", "steps")  # fmt: skip
 
     def __init__(self, index: int, rank: Rank, step_time: StepTime, log: RunLog) -> None:
         self._index = index
         self._rank = rank
         self._step_time = step_time
         self._log = log
+        # Read once: the log is known by its protocol only, and that is slow to ask for each segment.
         self._segments = log.segments
+        self._limit = log.segment_limit
+        self._wants_chunks = log.wants_chunks
+        self._wants_phases = log.wants_phases
         self._output_ps = rank.settings.output_ps_per_request
         self.steps = 0
         self.cut_off: dict[str, int] = {}
@@ -126,7 +130,7 @@ class StepAccounts:
             compute += done * step.compute_growth_ps
             memory += done * (step.growth_ps - step.compute_growth_ps)
         segments = self._segments
-        segments += (
+        segments += pack_segment(
             self._index,
             start_ps,
             count,
@@ -150,10 +154,9 @@ class StepAccounts:
             shape.drafted,
             step.accepted,
         )
-        log = self._log
-        if len(segments) > log.segment_limit:
-            log.flush_segments()
-        if step.prefill_tokens and log.wants_chunks:
-            log.chunks(self._index, start_ps, shape.chunks)
-        if log.wants_phases:
-            log.phases(self._index, start_ps, self._step_time.phases(step.shape_after(done)))
+        if len(segments) > self._limit:
+            self._log.flush_segments()
+        if self._wants_chunks and step.prefill_tokens:
+            self._log.chunks(self._index, start_ps, shape.chunks)
+        if self._wants_phases:
+            self._log.phases(self._index, start_ps, self._step_time.phases(step.shape_after(done)))

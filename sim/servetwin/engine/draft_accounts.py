@@ -24,17 +24,18 @@ class DraftAccounts(StepAccounts):
     Attributes:
         drafts: steps of requests that verified at least one draft.
         drafted: drafted tokens that were verified.
-        by_position: by position, how many of them stood.
     """
 
-    __slots__ = ("_choice", "_packing", "by_position", "drafted", "drafts")
+    __slots__ = ("_by_position", "_choice", "_packing", "_stood", "_stood_most", "drafted", "drafts")
 
     def __init__(self, index: int, rank: Rank, step_time: StepTime, log: RunLog, packing: Packing) -> None:
         super().__init__(index, rank, step_time, log)
         self.drafts = 0
         self.drafted = 0
-        self.by_position = packing.by_position(0)
         self._packing = packing
+        self._by_position = packing.by_position(0)
+        #: What stood in the steps since then, packed, and what none of the numbers in there passes.
+        self._stood = self._stood_most = 0
         #: Drafts that the last step made, -1 = there was none.
         self._choice = -1
 
@@ -68,4 +69,19 @@ class DraftAccounts(StepAccounts):
         if step.drafting:
             self.drafts += step.drafting
             self.drafted += step.shape.drafted
-            self._packing.add_to(self.by_position, step.stood)
+            most = self._stood_most + step.emitted + step.drafting
+            if most >= self._packing.largest:
+                self._unpack()
+                most = step.emitted + step.drafting
+            self._stood += step.stood
+            self._stood_most = most
+
+    @property
+    def by_position(self) -> list[int]:
+        """By position, how many of the drafted tokens stood."""
+        self._unpack()
+        return self._by_position
+
+    def _unpack(self) -> None:
+        self._packing.add_to(self._by_position, self._stood)
+        self._stood = self._stood_most = 0

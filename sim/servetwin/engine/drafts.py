@@ -126,7 +126,8 @@ class DraftBatch(DecodeBatch):
     def held(self, request: Request) -> int:
         """KV blocks of a decoding request before the next step."""
         reading = _reading(request)
-        return self._held_after(request, reading, self.step - reading.start)
+        done = self.step - reading.start
+        return self._held_after(request, reading, done, sum(reading.gained[:done]))
 
     def tokens_of(self, request: Request) -> int:
         """Tokens of a decoding request in the next step."""
@@ -424,8 +425,9 @@ class DraftBatch(DecodeBatch):
         reading = _reading(request)
         done = self.step - reading.start
         whole = done >= len(reading.gained)
-        held = self._held_after(request, reading, done)
-        gained = sum(reading.gained) if whole else sum(reading.gained[:done])
+        # Whoever is done has gained what was missing: no sum.
+        gained = request.output_tokens - request.produced if whole else sum(reading.gained[:done])
+        held = self._held_after(request, reading, done, gained)
         request.computed += gained
         request.produced += gained
         request.held = held
@@ -495,14 +497,16 @@ class DraftBatch(DecodeBatch):
             wide = window.window
             self._wide[index][at] += sign * (min(computed + gain + 1, wide) - min(computed + 1, wide))
 
-    def _held_after(self, request: Request, reading: Reading, done: int) -> int:
-        """Blocks of a request after ``done`` steps of its reading."""
+    def _held_after(self, request: Request, reading: Reading, done: int, gained: int) -> int:
+        """Blocks of a request after ``done`` steps of its reading, in which it has ``gained`` tokens."""
         held = request.held
         if not done:
             return held
         verified = reading.verified
         if verified is None:
-            computed = request.computed + sum(reading.gained[: done - 1])
+            computed = request.computed + gained
+            if done <= len(reading.gained):
+                computed -= reading.gained[done - 1]
             return max(held, self._slots(computed, 1 + reading.tokens))
         computed = request.computed
         for index in range(done):

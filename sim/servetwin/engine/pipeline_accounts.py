@@ -15,7 +15,7 @@ from servetwin.engine.outputs import complete
 from servetwin.engine.rank import Rank
 from servetwin.errors import InvariantError
 from servetwin.physics.protocols import StagedStepTime
-from servetwin.records import LEDGER_BUCKETS, RunLog
+from servetwin.records import LEDGER_BUCKETS, RunLog, pack_segment
 
 
 class PipelineAccounts:
@@ -134,7 +134,7 @@ class PipelineAccounts:
         grown = done * decodes
         compute_growth = step.compute_growth_ps
         segments = self._segments
-        segments += (
+        segments += pack_segment(
             self._index,
             self.since_ps,
             count,

@@ -50,16 +50,20 @@ class Packing:
         most: positions.
         largest: no sum of any of the numbers is as large.
 
+    Attributes:
+        largest: see above.
+
     >>> packing = Packing(3, 1000)
     >>> total = packing.step(2) + packing.step(0)
     >>> packing.gained(total), packing.by_position(total), packing.accepted(total)
     (4, [1, 1, 0], 2)
     """
 
-    __slots__ = ("_bits", "_mask", "_most")
+    __slots__ = ("_bits", "_mask", "_most", "largest")
 
     def __init__(self, most: int, largest: int) -> None:
         self._most = most
+        self.largest = largest
         self._bits = largest.bit_length()
         self._mask = (1 << self._bits) - 1
 

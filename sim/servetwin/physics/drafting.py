@@ -33,6 +33,10 @@ class DraftCost(NamedTuple):
         return self.compute_ps + self.memory_ps + self.communication_ps + self.waiting_ps
 
 
+_PassPrice = tuple[int, int, int, int, int, int]
+"""A pass: compute, compute per token of context, memory, memory per token of context, communication, waiting [ps]."""
+
+
 class Drafting(ABC):
     """Prices the drafts made at the end of a step: ``shape.drafts`` for each of its requests."""
 
@@ -71,8 +75,7 @@ class ModelDrafting(Drafting):
     passes while the model runs. A pass that fits into no captured graph has its kernels launched one by one,
     ``step.eager`` per layer, in any engine.
 
-    Two approximations: windows of a drafter are priced as attention to everything, and the tokens that a later pass
-    adds to the drafter's own cache count as read from the pass after it on.
+    An approximation: windows of a drafter are priced as attention to everything.
 
     Source: vLLM ``v1/spec_decode/llm_base_proposer.py`` (``propose``; ``eagle.py`` before 0.15).
 
@@ -102,19 +105,27 @@ class ModelDrafting(Drafting):
         #: What launching a pass takes the CPU: without a captured graph, and with one [ps].
         self._launching_ps = (picoseconds(begun_s + layers * calibration.eager_s), picoseconds(captured_s))
         self._products: dict[tuple[int, bool], tuple[int, int]] = {}
+        self._bases: dict[tuple[int, float], _PassPrice] = {}
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """See ``Drafting``."""
-        first, *later = self.shapes(shape)
-        return [(1, self._cost(first[1], 1, once=True))] + [
-            (count, self._cost(one, count, once=False)) for count, one in later
-        ]
+        found = [(1, self._cost(self._first(shape), 1, once=True))]
+        later = self._later(shape)
+        if later:
+            found.append((later, self._later_cost(shape, later)))
+        return found
 
     def shapes(self, shape: StepShape) -> list[tuple[int, StepShape]]:
-        """The passes as steps of the drafter, equal ones together: how many, and what one of them computes."""
-        later = 0 if self._parallel else shape.drafts - 1
+        """The passes as steps of the drafter without context, equal ones together: how many, and what one computes."""
         found = [(1, self._first(shape))]
-        return [*found, (later, self._later(shape, later))] if later else found
+        later = self._later(shape)
+        if later:
+            found.append((later, self._later_shape(shape.requests, shape.link_share)))
+        return found
+
+    def _later(self, shape: StepShape) -> int:
+        """Passes after the first one."""
+        return 0 if self._parallel else shape.drafts - 1
 
     def _first(self, shape: StepShape) -> StepShape:
         """The pass over the tokens of the step, as the drafter sees it; a row of logits for each drafted token."""
@@ -129,17 +140,37 @@ class ModelDrafting(Drafting):
             rows=drafts * shape.requests,
         )  # fmt: skip
 
-    def _later(self, shape: StepShape, passes: int) -> StepShape:
-        """One of the passes after it, whose context is the mean of theirs, rounded up."""
+    def _later_cost(self, shape: StepShape, passes: int) -> DraftCost:
+        """The passes after the first one, whose context is the mean of theirs, rounded up."""
         requests = shape.requests
+        base = self._bases.get((requests, shape.link_share))
+        if base is None:
+            base = self._bases[requests, shape.link_share] = self._base(requests, shape.link_share)
+        compute, by_compute, memory, by_memory, communication, waiting = base
+        context = shape.context[0] + sum([new + before for new, before in shape.chunks])
+        # The newest token has a slot of its own, or stands in the place of another one.
+        context += requests * (passes + (1 if self._on_states else 3)) + 1 >> 1
+        return DraftCost(
+            passes * (compute + by_compute * context), passes * (memory + by_memory * context), passes * communication,
+            passes * waiting, passes * (by_compute + by_memory) * shape.decodes,
+        )  # fmt: skip
+
+    def _base(self, requests: int, link_share: float) -> _PassPrice:
+        """One of the later passes: it depends on nothing else of a step but the context, and on that it is linear."""
+        shape = self._later_shape(requests, link_share)
+        price, cost = self.prices.price(shape), self._cost(shape, 1, once=False)
+        return (
+            cost.compute_ps, price.compute_growth_ps, cost.memory_ps, price.memory_growth_ps, cost.communication_ps,
+            cost.waiting_ps,
+        )  # fmt: skip
+
+    def _later_shape(self, requests: int, link_share: float) -> StepShape:
+        """One of the later passes without its context."""
         tokens = requests * self._branching
         padded, graph = self._pad(tokens)
-        context = shape.context[0] + sum([new + before for new, before in shape.chunks])
-        context += requests * (passes + 1) // 2
         return StepShape(
-            tokens, padded, graph, requests, requests, self._kinds(context), self._kinds(shape.decodes), (),
-            tokens - requests, shape.link_share,
-        )  # fmt: skip
+            tokens, padded, graph, requests, requests, self._kinds(0), self._kinds(1), (), tokens - requests, link_share
+        )
 
     def _kinds(self, value: int) -> tuple[int, ...]:
         return (value,) * (len(self.prices.windows) + 1)
@@ -154,9 +185,11 @@ class ModelDrafting(Drafting):
         compute, memory = self._besides(shape.padded_tokens, once)
         compute += price.compute_ps
         memory += price.memory_ps
-        slopes = self.prices.slopes_of(shape)
-        context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
-        waiting = max(0, self._launching_ps[shape.graph] - (compute + memory + price.communication_ps - context))
+        waiting, launching = 0, self._launching_ps[shape.graph]
+        if launching:
+            slopes = self.prices.slopes_of(shape)
+            context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
+            waiting = max(0, launching - (compute + memory + price.communication_ps - context))
         return DraftCost(
             count * compute, count * memory, count * price.communication_ps, count * waiting, count * price.growth_ps
         )

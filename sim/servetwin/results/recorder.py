@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from servetwin.records import SEGMENT_COLUMNS
+from servetwin.records import SEGMENT_BYTES, SEGMENT_COLUMNS
 from servetwin.request import Request
 from servetwin.results.choices import CHOICE_COLUMNS, Choices
 from servetwin.results.columns import ColumnStore
@@ -48,8 +48,8 @@ class Recorder:
 
     def __init__(self, meta: RunMeta, *, timeline: bool = False, chunks: bool = False) -> None:
         self.meta = meta
-        self.segments: list[int] = []
-        self.segment_limit = _ROWS_PER_FLUSH * len(SEGMENT_COLUMNS)
+        self.segments = bytearray()
+        self.segment_limit = _ROWS_PER_FLUSH * SEGMENT_BYTES
         self.wants_phases = timeline
         self.wants_chunks = chunks
         self._segment_store = ColumnStore(SEGMENT_COLUMNS)
@@ -66,8 +66,9 @@ class Recorder:
         self._stage_phases: list[StageRecord] = []
 
     def flush_segments(self) -> None:
-        """Move ``segments`` into compact columns and empty the list."""
-        self._segment_store.append(_matrix(self.segments, len(SEGMENT_COLUMNS)))
+        """Move ``segments`` into compact columns and empty it."""
+        rows = np.frombuffer(bytes(self.segments), np.int64)
+        self._segment_store.append(rows.reshape(-1, len(SEGMENT_COLUMNS)))
         self.segments.clear()
 
     def gap(self, gap_ps: int, start_ps: int) -> None:

@@ -8,6 +8,9 @@ from servetwin.results.columns import Chunk, ColumnStore
 from servetwin.results.exact import ExactBins, Ints
 from servetwin.results.steps import pairs
 
+_SHARED = ("compute_ps", "memory_ps", "communication_ps")
+"""What is split by tokens."""
+
 Spent = dict[str, int]
 """Bucket of the ledger → [ps]."""
 
@@ -24,8 +27,7 @@ def spent(store: ColumnStore, replicas: int) -> list[Spent]:
         replicas: how many replicas there are.
     """
     compute, memory, communication, host, draft = (ExactBins(replicas) for _ in range(5))
-    again: list[list[int]] = [[0, 0, 0] for _ in range(replicas)]
-    wasted: list[list[int]] = [[0, 0, 0] for _ in range(replicas)]
+    again, wasted = ([ExactBins(replicas) for _ in _SHARED] for _ in range(2))
     for chunk in store:
         replica, count = chunk["replica"], chunk["count"]
         growths = pairs(count)
@@ -42,6 +44,7 @@ def spent(store: ColumnStore, replicas: int) -> list[Spent]:
         _add_share(again, chunk, chunk["recomputed"])
         _add_share(wasted, chunk, chunk["drafted"] - chunk["accepted"])
     sums = (bins.integers() for bins in (compute, memory, communication, host, draft))
+    shares = (zip(*(bins.integers() for bins in parts), strict=True) for parts in (again, wasted))
     return [
         {
             "compute": computing - twice[0] - rejected[0],
@@ -52,20 +55,20 @@ def spent(store: ColumnStore, replicas: int) -> list[Spent]:
             "wasted_verify": sum(rejected),
             "recompute": sum(twice),
         }
-        for computing, moving, talking, waiting, drafting, twice, rejected in zip(*sums, again, wasted, strict=True)
+        for computing, moving, talking, waiting, drafting, twice, rejected in zip(*sums, *shares, strict=True)
     ]
 
 
-def _add_share(shares: list[list[int]], chunk: Chunk, some: Ints) -> None:
-    """Add what went to ``some`` of the tokens of each step: compute, memory, communication.
+def _add_share(shares: list[ExactBins], chunk: Chunk, some: Ints) -> None:
+    """Add what went to ``some`` of the tokens of each step, in the order of ``_SHARED``.
 
-    Steps with such tokens are segments of their own. Python integers, for products pass 64 bits.
+    Steps with such tokens are segments of their own. ``time · some // tokens`` passes 64 bits; in two parts, the whole
+    time per token and what is left of it, nothing does.
     """
     rows = np.flatnonzero(some)
     if not len(rows):
         return
-    names = ("replica", "tokens", "compute_ps", "memory_ps", "communication_ps")
-    columns = (some[rows].tolist(), *(chunk[name][rows].tolist() for name in names))
-    for number, replica, tokens, *parts in zip(*columns, strict=True):
-        for place, part in enumerate(parts):
-            shares[replica][place] += part * number // tokens
+    number, tokens, replica = some[rows], chunk["tokens"][rows], chunk["replica"][rows]
+    for bins, name in zip(shares, _SHARED, strict=True):
+        each, left = np.divmod(chunk[name][rows], tokens)
+        bins.add(replica, each * number + left * number // tokens)

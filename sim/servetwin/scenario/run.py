@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +26,9 @@ from servetwin.scenario.overrides import Override
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.store import as_written, to_yaml
 from servetwin.units import MAX_DAYS, MAX_PS
+
+_OBJECTS_PER_COLLECTION = 100_000
+"""Containers made and not freed before Python looks for cycles, while a simulation runs."""
 
 
 class RunInterrupted(Interrupted):
@@ -150,8 +155,10 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
         Stopped: the user does not want to wait for the event under way.
     """
     try:
-        end_ps = simulation.cluster.run()
-    except OverflowError as error:
+        with _few_collections():
+            end_ps = simulation.cluster.run()
+    except (OverflowError, struct.error) as error:
+        # The latter where a time does not fit into the columns of the log.
         raise _too_long() from error
     except InputError as error:
         # SimPy raises a copy, which has the message only.
@@ -164,6 +171,17 @@ def _simulate(simulation: Simulation, signals: Interruption) -> int:
     if end_ps > MAX_PS:
         raise _too_long()
     return end_ps
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Hardly anything that a simulation makes lies in a cycle: looking for cycles takes time and finds next to none."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _too_long() -> ScenarioError:

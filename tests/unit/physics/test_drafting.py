@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -203,6 +204,18 @@ def test_a_pass_without_a_captured_graph_has_its_kernels_launched_one_by_one(syn
     # With graphs that hold it, the CPU is as fast as for any other pass.
     (_, fits), _ = found.passes(verifying(2, requests=6, drafted=18))
     assert fits.waiting_ps <= begun_ps + 28 * 70_000_000
+
+
+@pytest.mark.parametrize(("drafter", "more"), [(eagle3(LLAMA), 4.5), (draft_model(SMALL), 7.5)])
+def test_later_passes_read_what_was_drafted_before_them(drafter: DrafterSpec, more: float) -> None:
+    """Of 3 requests, two passes after the first: 3 and 6 tokens more, the mean rounded up; of a draft model the slots."""
+    found = drafting(drafter)
+    shapes = [verifying(3, requests=3, drafted=9, context=context) for context in (0, 1)]
+    (_, later), (_, grown) = (found.passes(shape)[1] for shape in shapes)
+    by_token = grown.total_ps - later.total_ps
+    alone = found.prices.price(StepShape(3, 4, True, 3, 3, (0,), (3,), ()))
+    besides = sum(found._besides(4, False))
+    assert later.total_ps == 2 * (alone.total_ps - alone.host_ps + besides) + math.ceil(more) * by_token
 
 
 def test_a_draft_model_computes_the_newest_token_beside_those_of_the_step() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servetwin.physics.protocols import Phase
-from servetwin.records import LEDGER_BUCKETS
+from servetwin.records import LEDGER_BUCKETS, pack_segment
 from servetwin.request import COMPLETED, REJECTED, Request
 from servetwin.results import DraftUse, PoolMeta, Recorder, Result, RunMeta
 from servetwin.results.exchanged import CollectiveUse
@@ -114,7 +114,7 @@ def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> Non
     """Write segments as the engine does."""
     for number, run in enumerate(runs, 1):
         step = run.step
-        recorder.segments += (
+        recorder.segments += pack_segment(
             step.replica, step.start, run.count, step.duration, run.growth, step.gap, step.weight, step.tokens,
             step.prefill, step.emitted, step.decodes, step.context, step.attended, step.held, step.compute,
             step.memory, step.communication, step.recomputed, run.compute_growth,

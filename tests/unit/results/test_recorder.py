@@ -4,7 +4,7 @@ import pytest
 from tests.unit.results.building import finish, meta, random_request, random_runs, record
 
 from servetwin.errors import InvariantError
-from servetwin.records import SEGMENT_COLUMNS
+from servetwin.records import SEGMENT_COLUMNS, pack_segment
 from servetwin.request import COMPLETED, OUTCOMES, REJECTED, Request
 from servetwin.results import Recorder
 from servetwin.results.requests import STAMPS
@@ -48,7 +48,7 @@ def test_segments_come_back_as_recorded():
     runs = random_runs(random.Random(5), 3, 9000)
     record(recorder, runs)
     recorder.flush_segments()
-    assert recorder.segments == []
+    assert not recorder.segments
     recorder.flush_segments()
     store = recorder._segment_store
     assert store.rows == 9000
@@ -79,7 +79,7 @@ def test_what_is_kept_per_request_is_small():
         decodes, count = rng.randrange(8, 25), rng.randrange(1, 8)
         context = decodes * 600 + rng.randrange(5000)
         duration = 7_000_000_000 + decodes * 20_000_000 + context * 49_000
-        recorder.segments += (
+        recorder.segments += pack_segment(
             0, now, count, duration, 49_000 * decodes, duration + rng.randrange(10**6), decodes,
             decodes + 500 * (number % 3 == 0), 500 * (number % 3 == 0), decodes, decodes, context, context * 3,
             context, duration // 9, duration // 2, 0, 0, rng.randrange(1000),
