@@ -208,7 +208,7 @@ def test_a_pass_without_a_captured_graph_has_its_kernels_launched_one_by_one(syn
 
 @pytest.mark.parametrize(("drafter", "more"), [(eagle3(LLAMA), 4.5), (draft_model(SMALL), 7.5)])
 def test_later_passes_read_what_was_drafted_before_them(drafter: DrafterSpec, more: float) -> None:
-    """Of 3 requests, two passes after the first: 3 and 6 tokens more, the mean rounded up; of a draft model the slots."""
+    """Of 3 requests, two passes after the first: 3 and 6 tokens more, in the mean, and a draft model's slots."""
     found = drafting(drafter)
     shapes = [verifying(3, requests=3, drafted=9, context=context) for context in (0, 1)]
     (_, later), (_, grown) = (found.passes(shape)[1] for shape in shapes)
