@@ -32,16 +32,15 @@ MODULES = (
     "servetwin.acceptance.runs",
     *(f"servetwin.physics.{name}" for name in (
         "protocols", "series", "roofline", "attention", "step_time", "table_attention", "tables", "pipeline",
-        "drafting", "speculative",
+        "drafting", "speculative_step_time",
     )),
     *(
         f"servetwin.engine.{name}"
         for name in (
-            "accounts", "admission", "batch", "blocks", "draft_accounts", "draft_control", "drafting", "drafts",
-            "entering", "executor", "in_order", "lane", "loading", "look_ahead", "outputs", "pipeline",
-            "pipeline_accounts", "plan", "preemption", "prefix_cache", "prefix_node", "process", "rank",
-            "reading", "stage_clock", "states",
-            "steps", "verify", "waiting",
+            "accounts", "admission", "batch", "blocks", "draft_accounts", "draft_batch", "draft_control",
+            "draft_executor", "draft_reading", "entering", "executor", "in_order", "lane", "loading", "look_ahead",
+            "outputs", "pipeline", "pipeline_accounts", "plan", "preemption", "prefix_cache", "prefix_node",
+            "process", "rank", "stage_clock", "states", "step_sums", "steps", "verify_steps", "waiting",
         )
     ),
     *(f"servetwin.cluster.{name}" for name in ("fleet", "gateway")),

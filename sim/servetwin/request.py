@@ -82,7 +82,7 @@ class Request:
         preempted_at: tokens that it had in the KV cache when it was last preempted.
         recompute_left: of the tokens still to be computed, how many had been computed before it was preempted.
         fate: how drafts for it would fare, None where nobody drafts.
-        reading: what it gains in its steps by that, see ``servetwin.engine.reading``.
+        reading: what it gains in its steps by that, see ``servetwin.engine.draft_reading``.
         history: of each step so far that verified drafts of it, where somebody asks: step, drafted, accepted tokens.
     """
 

@@ -13,10 +13,10 @@ from tests.oracle.test_engine_equals_naive import QUICK, Drive, compare
 from tests.reference.naive_drafting import DraftingCluster, DraftingReplica
 from tests.reference.naive_engine import NaiveResult
 
-from servetwin.engine.drafting import DraftingExecutor
-from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.draft_batch import DraftBatch
+from servetwin.engine.draft_executor import DraftingExecutor
 from servetwin.engine.protocols import EVERY_OPERATION, STEPPING
-from servetwin.engine.verify import VerifyMaker
+from servetwin.engine.verify_steps import VerifyMaker
 
 
 class DraftingDrive(Drive):

@@ -18,7 +18,7 @@ from servetwin.physics.drafting import Drafting, HeadDrafting, LookupDrafting, M
 from servetwin.physics.jitter import JitteredStepTime
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import DRAFT, StepShape
-from servetwin.physics.speculative import SpeculativeStepTime
+from servetwin.physics.speculative_step_time import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.specs.drafter import draft_model, eagle, eagle3, medusa, mtp, parallel_model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from servetwin.engine.batch import DecodeBatch
-from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.draft_batch import DraftBatch
 from servetwin.engine.rank import Rank
 from servetwin.engine.states import DECODING, LOADED
 from servetwin.errors import InvariantError

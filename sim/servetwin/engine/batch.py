@@ -57,7 +57,7 @@ class DecodeBatch:
         size: decoding requests.
         context: KV tokens that they read in that step, their own new ones included.
         asks: whether ``decide`` wants to be called.
-        made: drafts per request that the step being planned makes at its end; none here (see ``engine.drafts``).
+        made: drafts per request that the step being planned makes at its end; none here (see ``engine.draft_batch``).
         version: changes whenever two steps before and after are not of one series.
         finishes: heap of (step from which a request no longer decodes, number of its join, request); entries of
             requests that have left, or joined again since, are stale and skipped. No request finishes earlier than
@@ -73,7 +73,7 @@ class DecodeBatch:
         "context",
         "crossings",
         "finishes",
-        "made",
+        "next_drafts",
         "size",
         "step",
         "version",
@@ -83,7 +83,7 @@ class DecodeBatch:
     def __init__(self, block_size: int, windows: tuple[int, ...], joins: int = 0) -> None:
         self.block_size = block_size
         self.asks = False
-        self.made = 0
+        self.next_drafts = 0
         self.step = 0
         self.size = 0
         self.context = 0
@@ -158,7 +158,7 @@ class DecodeBatch:
         """Drafted tokens that that step verifies."""
         return 0
 
-    def drafting(self, ahead: int) -> int:
+    def verifying(self, ahead: int) -> int:
         """Requests that verify any in that step."""
         return 0
 
@@ -175,7 +175,7 @@ class DecodeBatch:
         return 0
 
     def stood(self, ahead: int) -> int:
-        """What that step yields and which drafts stand, packed (``reading.Packing``); nothing here."""
+        """What that step yields and which drafts stand, packed (``draft_reading.Packing``); nothing here."""
         return 0
 
     def tokens(self) -> int:

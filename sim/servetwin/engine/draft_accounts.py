@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from servetwin.engine.accounts import StepAccounts
+from servetwin.engine.draft_reading import Packing
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.rank import Rank
-from servetwin.engine.reading import Packing
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series
 from servetwin.records import RunLog
@@ -66,13 +66,13 @@ class DraftAccounts(StepAccounts):
         if drafts != self._choice:
             self._choice = drafts
             self._log.choice(self._index, start_ps, drafts)
-        if step.drafting:
-            self.drafts += step.drafting
+        if step.verifying:
+            self.drafts += step.verifying
             self.drafted += step.shape.drafted
-            most = self._stood_most + step.emitted + step.drafting
+            most = self._stood_most + step.emitted + step.verifying
             if most >= self._packing.largest:
                 self._unpack()
-                most = step.emitted + step.drafting
+                most = step.emitted + step.verifying
             self._stood += step.stood
             self._stood_most = most
 

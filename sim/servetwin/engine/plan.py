@@ -20,8 +20,8 @@ class PlannedStep:
             form a series.
         draft_ps: part of ``total_ps`` in which tokens are drafted [ps]; not in the other parts.
         accepted: drafts that stand.
-        drafting: requests that verify any.
-        stood: what its decodes yield and which drafts stand, packed (``reading.Packing``).
+        verifying: requests that verify any.
+        stood: what its decodes yield and which drafts stand, packed (``draft_reading.Packing``).
         steady: only decodes, whose last tokens came from the step before: the step may start a series.
         emitted: output tokens that the step yields.
         held: tokens of KV cache in use when the step was planned, its own included.
@@ -35,8 +35,8 @@ class PlannedStep:
     """
 
     __slots__ = ("accepted", "attended", "communication_ps", "completing", "compute_growth_ps", "compute_ps", "context",
-                 "draft_ps", "drafting", "emitted", "growth_ps", "held", "late", "memory_ps", "prefill_tokens",
-                 "recomputed", "released", "shape", "steady", "stood", "total_ps", "version")  # fmt: skip
+                 "draft_ps", "emitted", "growth_ps", "held", "late", "memory_ps", "prefill_tokens",
+                 "recomputed", "released", "shape", "steady", "stood", "total_ps", "verifying", "version")  # fmt: skip
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PlannedStep:
         recomputed: int = 0,
         draft_ps: int = 0,
         accepted: int = 0,
-        drafting: int = 0,
+        verifying: int = 0,
         stood: int = 0,
     ) -> None:
         self.shape = shape
@@ -81,7 +81,7 @@ class PlannedStep:
         self.recomputed = recomputed
         self.draft_ps = draft_ps
         self.accepted = accepted
-        self.drafting = drafting
+        self.verifying = verifying
         self.stood = stood
         self.steady = late is None and not prefill_tokens
 

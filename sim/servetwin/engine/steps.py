@@ -79,7 +79,7 @@ class StepMaker:
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
             price.compute_growth_ps, step.version, step.held, step.released, step.late, step.emitted, step.context,
             step.attended, step.prefill_tokens, step.completing, step.recomputed, price.draft_ps, step.accepted,
-            step.drafting, step.stood,
+            step.verifying, step.stood,
         )  # fmt: skip
 
     def _decode_price(self, size: int) -> _DecodePrice:
@@ -126,7 +126,7 @@ class StepMaker:
         contexts, growing = self.by_kind(batch)
         shape = StepShape(
             tokens, padded[tokens] if graph else tokens, graph, size + len(chunks), size, contexts, growing,
-            tuple(sizes), drafted, 1.0, 1.0, batch.made, width,
+            tuple(sizes), drafted, 1.0, 1.0, batch.next_drafts, width,
         )  # fmt: skip
         if rank.noise is not None:
             shape.stretch = rank.noise()
@@ -142,7 +142,7 @@ class StepMaker:
         return PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
             price.compute_growth_ps, batch.version, held, rank.released, late, emitted + len(completing), context,
-            attended, prefill, completing, recomputed, price.draft_ps, batch.accepted(0), batch.drafting(0),
+            attended, prefill, completing, recomputed, price.draft_ps, batch.accepted(0), batch.verifying(0),
             batch.stood(0),
         )  # fmt: skip
 

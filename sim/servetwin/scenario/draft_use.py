@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from servetwin.cluster.replica import Replica
 from servetwin.engine.draft_accounts import DraftAccounts
-from servetwin.engine.drafting import DraftingExecutor
+from servetwin.engine.draft_executor import DraftingExecutor
 from servetwin.results.drafts import DraftUse
 
 

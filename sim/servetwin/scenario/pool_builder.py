@@ -13,20 +13,20 @@ from servetwin.catalog.find import Catalog
 from servetwin.cluster.gateway import Gateway
 from servetwin.cluster.pool import Pool as ClusterPool
 from servetwin.cluster.replica import Replica
-from servetwin.engine.drafting import DraftingExecutor
-from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.draft_batch import DraftBatch
+from servetwin.engine.draft_executor import DraftingExecutor
 from servetwin.engine.executor import Executor
 from servetwin.engine.pipeline import PipelinedExecutor
 from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import EngineSettings, Fates
 from servetwin.engine.steps import StepMaker
-from servetwin.engine.verify import VerifyMaker
+from servetwin.engine.verify_steps import VerifyMaker
 from servetwin.physics.drafting import ModelDrafting
 from servetwin.physics.hand_off import HandOff
 from servetwin.physics.jitter import BoundedStepTime, JitteredStepTime, StepNoise
 from servetwin.physics.pipeline import PipelineStepTime
 from servetwin.physics.protocols import StepTime
-from servetwin.physics.speculative import SpeculativeStepTime
+from servetwin.physics.speculative_step_time import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
 from servetwin.results.meta import PoolMeta

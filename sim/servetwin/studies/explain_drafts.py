@@ -9,7 +9,7 @@ from servetwin.acceptance.levels import solve_levels
 from servetwin.acceptance.spec import Acceptance, Rate, Survival
 from servetwin.physics.drafting import DraftCost, Drafting
 from servetwin.physics.protocols import StepShape
-from servetwin.physics.speculative import SpeculativeStepTime
+from servetwin.physics.speculative_step_time import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.draft_prices import price_drafts
 from servetwin.scenario.engine_settings import captured

@@ -12,7 +12,7 @@ from servetwin.catalog import Catalog
 from servetwin.physics.drafting import HeadDrafting, LookupDrafting, ModelDrafting, products
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import StepShape
-from servetwin.physics.speculative import SpeculativeStepTime
+from servetwin.physics.speculative_step_time import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.specs.drafter import DrafterSpec, draft_model, eagle, eagle3, lookup, medusa, mtp, parallel_model
 

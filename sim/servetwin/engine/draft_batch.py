@@ -12,12 +12,10 @@ from typing import Final
 
 from servetwin.engine.batch import DecodeBatch
 from servetwin.engine.draft_control import DraftControl
+from servetwin.engine.draft_reading import Packing, Reading
 from servetwin.engine.protocols import DraftController, Fates, StepForecast
-from servetwin.engine.reading import Packing, Reading
+from servetwin.engine.step_sums import StepSums
 from servetwin.request import Request
-
-#: Steps that lie this far back are forgotten.
-_KEPT: Final = 4096
 
 #: Steps that are looked ahead at once: a run is seldom longer, and what is beyond its end was looked at in vain.
 _AHEAD: Final = 64
@@ -47,8 +45,8 @@ class DraftBatch(DecodeBatch):
         drafts: drafts in a row that each request has for the next step.
     """
 
-    __slots__ = ("_blocks", "_budget", "_control", "_depth", "_fates", "_lookahead", "_nodes", "_odd", "_origin",
-                 "_steps", "_sums", "_trimmed", "_wide", "drafts", "most", "packing")  # fmt: skip
+    __slots__ = ("_budget", "_control", "_depth", "_fates", "_lookahead", "_nodes", "_steps", "_sums", "drafts",
+                 "most", "packing")  # fmt: skip
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class DraftBatch(DecodeBatch):
         forecast: StepForecast,
     ) -> None:
         super().__init__(block_size, windows)
-        self.most = self.drafts = self.made = most
+        self.most = self.drafts = self.next_drafts = most
         self._nodes = nodes
         self._lookahead = lookahead
         self._budget = budget
@@ -75,17 +73,7 @@ class DraftBatch(DecodeBatch):
         self.packing = Packing(most, budget + most)
         #: What a request that accepts so many drafts adds to a step.
         self._steps = [self.packing.step(accepted) for accepted in range(most + 1)]
-        #: The step that the first entries of the sums by step belong to.
-        self._origin = 0
-        #: By step, over all requests: what they gain and what stands, new blocks, growth within each window.
-        self._sums: list[int] = []
-        self._blocks: list[int] = []
-        self._wide: list[list[int]] = [[] for _ in windows]
-        #: By step, where requests do not all verify ``nodes`` tokens: drafted tokens, requests that verify any, and
-        #: attended pairs, as far as they differ from what they would be then.
-        self._odd: dict[int, tuple[int, int, int]] = {}
-        #: Drafts that the budget leaves a request in the step being planned, -1 = all.
-        self._trimmed = -1
+        self._sums = StepSums(len(windows))
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -147,9 +135,7 @@ class DraftBatch(DecodeBatch):
     def trim(self, request: Request, want: int) -> None:
         """The budget has room for only ``want`` tokens of a decoding request in the step being planned."""
         self._settle(request)
-        self._trimmed = want - 1
-        self._read(request)
-        self._trimmed = -1
+        self._read(request, trimmed=want - 1)
         self.version += 1
 
     # -- steps ---------------------------------------------------------------------------------------------------
@@ -165,16 +151,18 @@ class DraftBatch(DecodeBatch):
     def drafted(self, ahead: int) -> int:
         """Drafted tokens that that step verifies."""
         usual = self.size * self._verified(self.drafts)
-        if self._odd:
-            odd = self._odd.get(self.step + ahead)
+        uneven = self._sums.uneven
+        if uneven:
+            odd = uneven.get(self.step + ahead)
             return usual if odd is None else usual + odd[0]
         return usual
 
-    def drafting(self, ahead: int) -> int:
+    def verifying(self, ahead: int) -> int:
         """Requests that verify any in that step."""
         usual = self.size if self.drafts else 0
-        if self._odd:
-            odd = self._odd.get(self.step + ahead)
+        uneven = self._sums.uneven
+        if uneven:
+            odd = uneven.get(self.step + ahead)
             return usual if odd is None else usual + odd[1]
         return usual
 
@@ -182,15 +170,17 @@ class DraftBatch(DecodeBatch):
         """See ``DecodeBatch``; a draft attends those before it in its chain too."""
         verified = self._verified(self.drafts)
         usual = (1 + verified) * context + self.size * self._own_pairs(verified)
-        if self._odd:
-            odd = self._odd.get(self.step + ahead)
+        uneven = self._sums.uneven
+        if uneven:
+            odd = uneven.get(self.step + ahead)
             return usual if odd is None else usual + odd[2]
         return usual
 
     def width(self, ahead: int, context: int) -> float:
         """See ``DecodeBatch``."""
-        if self._odd:
-            odd = self._odd.get(self.step + ahead)
+        uneven = self._sums.uneven
+        if uneven:
+            odd = uneven.get(self.step + ahead)
             if odd is not None and odd[0]:
                 drafted, attended = self.drafted(ahead), self.attended(ahead, context)
                 each = drafted // self.size
@@ -200,8 +190,7 @@ class DraftBatch(DecodeBatch):
 
     def stood(self, ahead: int) -> int:
         """What that step yields and which drafts stand, packed."""
-        place = self.step - self._origin + ahead
-        return self._sums[place] if place < len(self._sums) else 0
+        return self._sums.yield_of(self.step + ahead)
 
     def accepted(self, ahead: int) -> int:
         """Drafts that stand in that step."""
@@ -223,19 +212,15 @@ class DraftBatch(DecodeBatch):
         drafted = self.drafted(ahead)
         if not self.windows:
             return (self.context + grown + drafted,)
-        place = self.step - self._origin
         wide = [
-            window.context + sum(self._wide[index][place : place + ahead]) + drafted
+            window.context + self._sums.growth(index, self.step, ahead) + drafted
             for index, window in enumerate(self.windows)
         ]
         return (self.context + grown + drafted, *wide)
 
     def new_blocks(self, steps: int) -> int:
         """Blocks that the next ``steps`` steps need."""
-        place = self.step - self._origin
-        if steps == 1:
-            return self._blocks[place] if place < len(self._blocks) else 0
-        return sum(self._blocks[place : place + steps])
+        return self._sums.blocks_of(self.step, steps)
 
     def steps_ahead(self, free: int) -> int:
         """How many steps of today's composition can be planned, a bounded number at a time: before a request
@@ -249,12 +234,7 @@ class DraftBatch(DecodeBatch):
 
     def steps_within(self, free: int, limit: int) -> int:
         """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
-        place = self.step - self._origin
-        for steps, need in enumerate(self._blocks[place : place + limit]):
-            free -= need
-            if free < 0:
-                return steps
-        return limit
+        return self._sums.within(self.step, free, limit)
 
     def _within_budget(self, limit: int) -> int:
         for ahead in range(limit):
@@ -269,25 +249,14 @@ class DraftBatch(DecodeBatch):
         gained = 0
         for ahead in range(steps):
             gained += self.gains(ahead)
-        place = self.step - self._origin
         for index, window in enumerate(self.windows):
-            window.context += sum(self._wide[index][place : place + steps])
+            window.context += self._sums.growth(index, self.step, steps)
         self.step += steps
         self.context += gained
-        if self.made != self.drafts:
+        if self.next_drafts != self.drafts:
             self._redraft()
-        if self.step - self._origin > _KEPT:
-            self._forget()
+        self._sums.forget_before(self.step)
         return gained
-
-    def _forget(self) -> None:
-        """Drop the sums of steps that have been planned."""
-        gone = self.step - self._origin
-        for sums in (self._sums, self._blocks, *self._wide):
-            del sums[:gone]
-        for step in [step for step in self._odd if step < self.step]:
-            del self._odd[step]
-        self._origin = self.step
 
     # -- how many drafts -----------------------------------------------------------------------------------------
 
@@ -299,19 +268,19 @@ class DraftBatch(DecodeBatch):
             context: KV tokens that they have.
         """
         if self._control is not None:
-            self.made = self._control.decide(requests, context, self.step, self.made)
+            self.next_drafts = self._control.decide(requests, context, self.step, self.next_drafts)
 
     def _remember(self, control: DraftControl, steps: int) -> None:
         """Keep what comes of the next steps for the controller."""
         for ahead in range(steps):
-            verifying = self.drafting(ahead)
+            verifying = self.verifying(ahead)
             if verifying:
                 accepted = self.packing.by_position(self.stood(ahead))[: self.drafts]
                 control.remember(self.step + ahead, verifying, self.drafted(ahead), accepted)
 
     def _redraft(self) -> None:
         """Requests have another number of drafts from the next step on."""
-        self.drafts = self.made
+        self.drafts = self.next_drafts
         self.version += 1
         requests = self.members()
         # Whoever finishes later than before must not be found under its old step.
@@ -322,8 +291,13 @@ class DraftBatch(DecodeBatch):
 
     # -- readings ------------------------------------------------------------------------------------------------
 
-    def _read(self, request: Request) -> None:
-        """Read what the request gains from the next step on, and add it to the sums."""
+    def _read(self, request: Request, trimmed: int = -1) -> None:
+        """Read what the request gains from the next step on, and add it to the sums.
+
+        Args:
+            request: the request.
+            trimmed: drafted tokens that the budget leaves it in the next step; -1 = all.
+        """
         old = request.reading
         recent = self.step - 1 - self._depth
         before = old if isinstance(old, Reading) and old.end > recent else None
@@ -336,15 +310,17 @@ class DraftBatch(DecodeBatch):
         fate = request.fate
         assert fate is not None
         limited = self._control is not None and self._control.per_request
-        if fate.proposed is not None or limited or self._trimmed >= 0:
-            self._read_one_by_one(request, reading, limited)
+        if fate.proposed is not None or limited or trimmed >= 0:
+            self._read_one_by_one(request, reading, limited, trimmed)
             self._add(reading, 0, request.computed, request.held, 1)
         else:
-            # The loop over the steps of a request, as tight as it can be: it is run once for each request.
+            # What ``_read_one_by_one`` and ``_add`` do where all steps have as many drafts, as tight as it can be, for
+            # it is run once for each request. ``tests/oracle/test_drafting_equals_naive.py`` holds the two together.
             matches, steps, gained = fate.matches, self._steps, reading.gained
             position, output = request.produced, request.output_tokens
-            at = self.step - self._origin
-            sums, blocks = self._room(at + output - position)
+            ahead = self._sums
+            ahead.reach(self.step + output - position)
+            at, yields, blocks = self.step - ahead.origin, ahead.yields, ahead.blocks
             computed, held = request.computed, request.held
             size, slots = self.block_size, 1 + tokens + self._lookahead
             capacity = held * size - slots
@@ -357,9 +333,9 @@ class DraftBatch(DecodeBatch):
                 if gain > output - position:
                     reading.beyond = gain - (output - position)
                     gain -= reading.beyond
-                    sums[at] += steps[accepted] - reading.beyond
+                    yields[at] += steps[accepted] - reading.beyond
                 else:
-                    sums[at] += steps[accepted]
+                    yields[at] += steps[accepted]
                 gained.append(gain)
                 if computed > capacity:
                     need = -(-(computed + slots) // size)
@@ -375,18 +351,7 @@ class DraftBatch(DecodeBatch):
         self._joins = request.joined = self._joins + 1
         heappush(self.finishes, (self.step + len(reading.gained), request.joined, request))
 
-    def _room(self, length: int) -> tuple[list[int], list[int]]:
-        """The sums by step, with entries for ``length`` steps: gains, and blocks."""
-        missing = length - len(self._sums)
-        if missing > 0:
-            more = [0] * missing
-            self._sums += more
-            self._blocks += more
-            for wide in self._wide:
-                wide += more
-        return self._sums, self._blocks
-
-    def _read_one_by_one(self, request: Request, reading: Reading, limited: bool) -> None:
+    def _read_one_by_one(self, request: Request, reading: Reading, limited: bool, trimmed: int) -> None:
         """Read a request whose steps have different numbers of drafts."""
         fate = request.fate
         assert fate is not None
@@ -407,8 +372,8 @@ class DraftBatch(DecodeBatch):
                 assert self._control is not None
                 drafts = min(drafts, self._control.limit(known))
             tokens = self._verified(drafts)
-            if step == self.step and 0 <= self._trimmed < tokens:
-                tokens = self._trimmed
+            if step == self.step and 0 <= trimmed < tokens:
+                tokens = trimmed
                 drafts = min(drafts, tokens)
             accepted = min(matches[position], drafts)
             gain = min(accepted + 1, output - position)
@@ -461,19 +426,20 @@ class DraftBatch(DecodeBatch):
         """
         gained, verified = reading.gained, reading.verified
         last = len(gained) - 1
-        at = reading.start + first - self._origin
-        sums, blocks = self._room(at + last + 1 - first)
+        ahead = self._sums
+        ahead.reach(reading.start + last + 1)
+        at, yields, blocks = reading.start + first - ahead.origin, ahead.yields, ahead.blocks
         tokens = reading.tokens
         for index in range(first, last + 1):
             gain = gained[index]
             accepted = gain - 1
             if index == last:
                 accepted += reading.beyond
-            sums[at] += sign * (self._steps[accepted] - accepted - 1 + gain)
+            yields[at] += sign * (self._steps[accepted] - accepted - 1 + gain)
             if verified is not None:
                 tokens = verified[index]
                 if tokens != reading.tokens:
-                    self._add_odd(reading.start + index, tokens, reading.tokens, computed + 1, sign)
+                    self._add_uneven(reading.start + index, tokens, reading.tokens, computed + 1, sign)
             need = self._slots(computed, 1 + tokens)
             if need > held:
                 blocks[at] += sign * (need - held)
@@ -483,19 +449,16 @@ class DraftBatch(DecodeBatch):
             computed += gain
             at += 1
 
-    def _add_odd(self, step: int, tokens: int, usual: int, context: int, sign: int) -> None:
+    def _add_uneven(self, step: int, tokens: int, usual: int, context: int, sign: int) -> None:
         """A request of so much context, its next token included, verifies ``tokens`` in a step and not ``usual``."""
-        more, others, pairs = self._odd.get(step, (0, 0, 0))
-        self._odd[step] = (
-            more + sign * (tokens - usual),
-            others + sign * ((tokens > 0) - (usual > 0)),
-            pairs + sign * ((tokens - usual) * context + self._own_pairs(tokens) - self._own_pairs(usual)),
-        )
+        more, pairs = tokens - usual, self._own_pairs(tokens) - self._own_pairs(usual)
+        requests = (tokens > 0) - (usual > 0)
+        self._sums.add_uneven(step, sign * more, sign * requests, sign * (more * context + pairs))
 
     def _add_windows(self, at: int, computed: int, gain: int, sign: int) -> None:
         for index, window in enumerate(self.windows):
             wide = window.window
-            self._wide[index][at] += sign * (min(computed + gain + 1, wide) - min(computed + 1, wide))
+            self._sums.grown[index][at] += sign * (min(computed + gain + 1, wide) - min(computed + 1, wide))
 
     def _held_after(self, request: Request, reading: Reading, done: int, gained: int) -> int:
         """Blocks of a request after ``done`` steps of its reading, in which it has ``gained`` tokens."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.draft_accounts import DraftAccounts
-from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.draft_batch import DraftBatch
 from servetwin.engine.executor import Executor
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.rank import Rank
-from servetwin.engine.verify import VerifyMaker
+from servetwin.engine.verify_steps import VerifyMaker
 from servetwin.physics.protocols import StepTime
 from servetwin.physics.series import Series, UnevenSeries
 from servetwin.records import RunLog

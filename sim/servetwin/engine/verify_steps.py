@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from servetwin.engine.batch import DecodeBatch
-from servetwin.engine.drafts import DraftBatch
+from servetwin.engine.draft_batch import DraftBatch
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.protocols import EngineSettings
 from servetwin.engine.steps import StepMaker
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class _Price:
     """The price of steps of so many decodes and drafts, as far as it does not depend on their context [ps].
 
-    ``by_…`` is per token of context; ``base`` and ``by_context`` are all of it. It is that of any step of so many where
-    ``even``: whoever verifies the drafts, reading the context takes longer than attending it.
+    ``by_…`` is per token of context; ``base`` and ``by_context`` are all of it. ``even``: it is the same whichever
+    requests verify the drafts, for reading the context takes longer than attending it; no ``width`` is needed.
     """
 
     __slots__ = ("base", "by_compute", "by_context", "by_draft", "by_memory", "communication", "compute", "draft",
@@ -90,16 +90,11 @@ class VerifyMaker(StepMaker):
         """How long the next ``count`` steps of today's decodes take [ps], in a model without windows."""
         batch = rank.batch
         assert isinstance(batch, DraftBatch)
-        size, drafts, context = batch.size, batch.made, batch.context
+        size, drafts, context = batch.size, batch.next_drafts, batch.context
         spans: list[int] = []
         for ahead in range(count):
             drafted = batch.drafted(ahead)
-            known = self._price_of(size, drafted, drafts)
-            if known.even or not (width := batch.width(ahead, context)):
-                spans.append(known.base + known.by_context * (context + drafted))
-            else:
-                shape = self._verify_shape(size, drafted, drafts, (context + drafted,), width)
-                spans.append(self._step_time.price(shape).total_ps)
+            spans.append(self._total_ps(size, drafted, drafts, context + drafted, batch.width(ahead, context)))
             context += batch.gains(ahead)
         return spans
 
@@ -110,8 +105,14 @@ class VerifyMaker(StepMaker):
         if self.windows:
             contexts = tuple([min(context, requests * window) + drafted for window in (context, *self.windows)])
             return self._step_time.price(self._verify_shape(requests, drafted, k, contexts)).total_ps
-        price = self._price_of(requests, drafted, k)
-        return price.base + price.by_context * (context + drafted)
+        return self._total_ps(requests, drafted, k, context + drafted, 0.0)
+
+    def _total_ps(self, size: int, drafted: int, drafts: int, context: int, width: float) -> int:
+        """What ``_verifying`` says that a step takes, in a model without windows [ps]."""
+        known = self._price_of(size, drafted, drafts)
+        if known.even or not width:
+            return known.base + known.by_context * context
+        return self._step_time.price(self._verify_shape(size, drafted, drafts, (context,), width)).total_ps
 
     def by_kind(self, batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """See ``StepMaker``; drafted tokens are read too."""
@@ -130,23 +131,23 @@ class VerifyMaker(StepMaker):
         context = before + drafted
         attended = batch.attended(ahead, before)
         held = rank.tokens_held + grown - rank.pool.overlap * self._block_size + size + drafted
-        known = None if batch.windows or rank.noise is not None else self._price_of(size, drafted, batch.made)
+        known = None if batch.windows or rank.noise is not None else self._price_of(size, drafted, batch.next_drafts)
         width = 0.0 if known is not None and known.even else batch.width(ahead, before)
         if known is None or width:
-            shape = self._verify_shape(size, drafted, batch.made, batch.contexts(ahead, grown), width)
+            shape = self._verify_shape(size, drafted, batch.next_drafts, batch.contexts(ahead, grown), width)
             if rank.noise is not None:
                 shape.stretch = rank.noise()
             price = self._step_time.price(shape)
             return PlannedStep(
                 shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
                 price.compute_growth_ps, batch.version, held, rank.released, late, emitted, context, attended, 0, None,
-                0, price.draft_ps, batch.packing.accepted(stood), batch.drafting(ahead), stood,
+                0, price.draft_ps, batch.packing.accepted(stood), batch.verifying(ahead), stood,
             )  # fmt: skip
         return PlannedStep(
             known.shape, known.base + known.by_context * context, known.by_context * size,
             known.compute + known.by_compute * context, known.memory + known.by_memory * context, known.communication,
             known.by_compute * size, batch.version, held, rank.released, late, emitted, context, attended, 0, None, 0,
-            known.draft + known.by_draft * context, batch.packing.accepted(stood), batch.drafting(ahead), stood,
+            known.draft + known.by_draft * context, batch.packing.accepted(stood), batch.verifying(ahead), stood,
         )  # fmt: skip
 
     def _price_of(self, size: int, drafted: int, drafts: int) -> _Price:
@@ -173,7 +174,7 @@ class VerifyMaker(StepMaker):
 
 
 def _wide(shape: StepShape, width: float) -> StepShape:
-    """The shape as if each of its requests verified all drafts there can be."""
+    """The shape with another width."""
     return StepShape(
         shape.tokens, shape.padded_tokens, shape.graph, shape.requests, shape.decodes, shape.context, shape.growing,
         shape.chunks, shape.drafted, shape.link_share, shape.stretch, shape.drafts, width, shape.rows,
