@@ -10,7 +10,6 @@ import typer
 import yaml
 from docs_schema import cell, markdown, sentence
 
-from servetwin.acceptance.levels import solve_levels
 from servetwin.acceptance.resolve import resolve_acceptance
 from servetwin.acceptance.spec import Preset, Survival
 from servetwin.catalog.descriptions import docstring_fields
@@ -130,8 +129,7 @@ def acceptance() -> str:
         for method in _CATALOG.acceptance(row["name"]):
             spec = resolve_acceptance(Preset(preset=row["name"]), method, _CATALOG.acceptance)
             assert isinstance(spec, Survival)
-            levels = solve_levels(spec.survival, spec.persistence, spec.spread)
-            steps = (f"{1 + levels.survival(k).sum():.2f}" for k in drafts)
+            steps = (f"{1 + spec.levels().survival(k).sum():.2f}" for k in drafts)
             cells = (
                 f"`{row['name']}`", cell(row["about"]), f"`{method}`", *steps, f"{spec.spread:g}",
                 f"{spec.persistence:g}",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from servetwin.acceptance.drawn import DrawnFates, Piece
-from servetwin.acceptance.levels import solve_levels
 from servetwin.acceptance.recorded import RecordedFates, read_matches
-from servetwin.acceptance.spec import Rate, Recorded, Resolved
+from servetwin.acceptance.spec import Recorded, Resolved, Survival
 from servetwin.streams import Streams
 
 
@@ -24,9 +23,7 @@ def build_fates(spec: Resolved, streams: Streams, base: Path) -> DrawnFates | Re
     """
     if isinstance(spec, Recorded):
         return RecordedFates(read_matches(spec, base), spec.proposal, streams, spec.repeat)
-    if isinstance(spec, Rate):
-        return DrawnFates((Piece(0, solve_levels((spec.rate,), 1.0, spec.spread)),), spec.proposal, streams)
-    pieces = [Piece(0, solve_levels(spec.survival, spec.persistence, spec.spread))]
-    if spec.beyond is not None:
-        pieces.append(Piece(spec.beyond.position, solve_levels(spec.beyond.survival, spec.beyond.persistence, 0.0)))
+    pieces = [Piece(0, spec.levels())]
+    if isinstance(spec, Survival) and spec.beyond is not None:
+        pieces.append(Piece(spec.beyond.position, spec.beyond.levels()))
     return DrawnFates(tuple(pieces), spec.proposal, streams)

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from servetwin.acceptance.levels import solve_levels
+from servetwin.acceptance.levels import Levels, solve_levels
 
 MOST_ENTRIES = 64
 """Most entries of ``survival``: nobody drafts more tokens."""
@@ -55,8 +55,12 @@ class Rate(Part):
 
     @model_validator(mode="after")
     def _exists(self) -> Rate:
-        solve_levels((self.rate,), 1.0, self.spread)
+        self.levels()
         return self
+
+    def levels(self) -> Levels:
+        """How matches are drawn: the same continuation goes on until it breaks off for good."""
+        return solve_levels((self.rate,), 1.0, self.spread)
 
 
 Entries = Annotated[
@@ -80,8 +84,12 @@ class Beyond(Part):
     @model_validator(mode="after")
     def _exists(self) -> Beyond:
         _check_falling(self.survival)
-        solve_levels(self.survival, self.persistence, 0.0)
+        self.levels()
         return self
+
+    def levels(self) -> Levels:
+        """How matches are drawn; requests do not differ there."""
+        return solve_levels(self.survival, self.persistence, 0.0)
 
 
 class Survival(Part):
@@ -96,8 +104,12 @@ class Survival(Part):
     @model_validator(mode="after")
     def _exists(self) -> Survival:
         _check_falling(self.survival)
-        solve_levels(self.survival, self.persistence, self.spread)
+        self.levels()
         return self
+
+    def levels(self) -> Levels:
+        """How matches are drawn."""
+        return solve_levels(self.survival, self.persistence, self.spread)
 
 
 class Recorded(Part):

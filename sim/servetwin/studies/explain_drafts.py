@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from servetwin.acceptance.levels import solve_levels
 from servetwin.acceptance.spec import Acceptance, Rate, Survival
 from servetwin.physics.drafting import DraftCost, Drafting
 from servetwin.physics.protocols import StepShape
@@ -89,13 +88,9 @@ def tokens_per_step(acceptance: Acceptance, drafts: int) -> float | None:
     >>> tokens_per_step(Rate(rate=0.5), 2)
     1.75
     """
-    if isinstance(acceptance, Rate):
-        levels = solve_levels((acceptance.rate,), 1.0, acceptance.spread)
-    elif isinstance(acceptance, Survival):
-        levels = solve_levels(acceptance.survival, acceptance.persistence, acceptance.spread)
-    else:
+    if not isinstance(acceptance, Rate | Survival):
         return None
-    return 1.0 + float(levels.survival(drafts).sum())
+    return 1.0 + float(acceptance.levels().survival(drafts).sum())
 
 
 def _pass(count: int, cost: DraftCost) -> dict[str, Any]:
