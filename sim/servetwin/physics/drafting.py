@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from servetwin.physics.communication import Communication, Exchange
 from servetwin.physics.operators import Gemm
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import DRAFT, Phase, StepShape
@@ -38,11 +39,15 @@ _PassPrice = tuple[int, int, int, int, int, int]
 
 
 class Drafting(ABC):
-    """Prices the drafts made at the end of a step: ``shape.drafts`` for each of its requests."""
+    """Prices the drafts made at the end of a step, ``shape.drafts`` for each of its requests, which may be none."""
 
     @abstractmethod
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """The passes of the drafter in order, equal ones together: how many, and what they take."""
+
+    def exchanges(self, shape: StepShape) -> list[Exchange]:
+        """The collectives of all passes; none where the GPUs draft each for itself."""
+        return []
 
     def cost(self, shape: StepShape) -> tuple[int, int]:
         """What all passes take, and by how much more when every decode reads one token more [ps]."""
@@ -68,7 +73,8 @@ class ModelDrafting(Drafting):
     takes each token with the state of the one before it, so that the newest token of a request takes the place of its
     oldest; any other one has a slot more per request, for it, and one that drafts all tokens at once has one for each
     (``net_num_new_slots_per_request``). Each later pass drafts another token of every request, prompts that are not
-    complete included, as in vLLM.
+    complete included, as in vLLM. Where nothing is drafted, the first pass runs all the same, without logits: otherwise
+    the drafter's cache would lack what it reads when drafting goes on.
 
     Where scheduling is synchronous, a pass begins when the CPU has launched it, ``pass + layers · layer``, and the GPU
     waits for as much of that as is longer than the pass without its context; an engine that schedules ahead launches
@@ -115,22 +121,25 @@ class ModelDrafting(Drafting):
             found.append((later, self._later_cost(shape, later)))
         return found
 
-    def shapes(self, shape: StepShape) -> list[tuple[int, StepShape]]:
-        """The passes as steps of the drafter without context, equal ones together: how many, and what one computes."""
-        found = [(1, self._first(shape))]
-        later = self._later(shape)
+    def exchanges(self, shape: StepShape) -> list[Exchange]:
+        """See ``Drafting``."""
+        links, later = self.prices.links, self._later(shape)
+        passes = [(1, self._first(shape))]
         if later:
-            found.append((later, self._later_shape(shape.requests, shape.link_share)))
-        return found
+            passes.append((later, self._later_shape(shape.requests, shape.link_share)))
+        return [
+            exchange._replace(calls=count * exchange.calls)
+            for count, one in passes for exchange in links.exchanges(one.padded_tokens, one.rows)
+        ]  # fmt: skip
 
     def _later(self, shape: StepShape) -> int:
         """Passes after the first one."""
-        return 0 if self._parallel else shape.drafts - 1
+        return 0 if self._parallel or not shape.drafts else shape.drafts - 1
 
     def _first(self, shape: StepShape) -> StepShape:
         """The pass over the tokens of the step, as the drafter sees it; a row of logits for each drafted token."""
-        drafts = shape.drafts if self._parallel else 1
-        slots = drafts - 1 if self._on_states else drafts
+        drafts = shape.drafts if self._parallel else min(shape.drafts, 1)
+        slots = max(0, drafts - 1) if self._on_states else drafts
         tokens = shape.tokens + slots * shape.requests
         padded, graph = self._pad(tokens) if slots else (shape.padded_tokens, shape.graph)
         chunks = tuple([(new + slots, before) for new, before in shape.chunks]) if slots else shape.chunks
@@ -205,21 +214,35 @@ class ModelDrafting(Drafting):
 class HeadDrafting(Drafting):
     """Heads on the model's last hidden state, one for each drafted token; they read nothing else.
 
+    Each GPU has the logits of its part of the vocabulary, which an all-gather puts together for each head.
+
     Args:
         products: the matrix products of a head.
+        links: prices the collectives of the model.
     """
 
-    def __init__(self, products: Sequence[Gemm]) -> None:
+    def __init__(self, products: Sequence[Gemm], links: Communication) -> None:
         self._products = tuple(products)
+        self._links = links
         self._rows: dict[int, tuple[int, int]] = {}
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """See ``Drafting``."""
+        if not shape.drafts:
+            return []
         found = self._rows.get(shape.requests)
         if found is None:
             found = self._rows[shape.requests] = _products_ps(self._products, shape.requests)
         compute, memory = found
-        return [(shape.drafts, DraftCost(shape.drafts * compute, shape.drafts * memory, 0, 0))]
+        gather = self._links.gather_ps(shape.requests, shape.link_share)
+        drafts = shape.drafts
+        return [(drafts, DraftCost(drafts * compute, drafts * memory, drafts * gather, 0))]
+
+    def exchanges(self, shape: StepShape) -> list[Exchange]:
+        """See ``Drafting``."""
+        return [
+            exchange._replace(calls=shape.drafts * exchange.calls) for exchange in self._links.gathered(shape.requests)
+        ]
 
 
 class LookupDrafting(Drafting):
@@ -234,7 +257,7 @@ class LookupDrafting(Drafting):
 
     def passes(self, shape: StepShape) -> list[tuple[int, DraftCost]]:
         """See ``Drafting``."""
-        return [(1, self._cost)]
+        return [(1, self._cost)] if shape.drafts else []
 
 
 def products(sizes: Sequence[tuple[int, int]], tensor: int, machine: Machine) -> list[Gemm]:

@@ -27,7 +27,8 @@ class StepShape:
         drafted: drafted tokens that the step verifies, over all decoding requests.
         link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
         stretch: how much longer than its price the step happens to take; 1 = no noise (``physics.jitter``).
-        drafts: tokens that are drafted for every request at the end of the step; 0 = no drafter runs.
+        drafts: tokens that are drafted for every request at the end of the step. With 0 of them a drafter that has a
+            cache still reads what the step has computed.
         width: tokens per decoding request that attend its context. Where requests have different numbers of them, all
             pairs of a token and one that it attends, over ``context[0]``: longer contexts count more in this mean.
         rows: rows of logits.
@@ -51,7 +52,7 @@ class StepShape:
         stretch: float = 1.0,
         drafts: int = 0,
         width: float = 0.0,
-        rows: int = 0,
+        rows: int = -1,
     ) -> None:
         """Left out, ``width`` is one and the mean number of drafts of a decoding request, and ``rows`` are one of each
         request and one more for each of its drafts."""
@@ -68,7 +69,7 @@ class StepShape:
         self.stretch = stretch
         self.drafts = drafts
         self.width = width or (1.0 + drafted / decodes if drafted and decodes else 1.0)
-        self.rows = rows or requests + drafted
+        self.rows = requests + drafted if rows < 0 else rows
 
     def sharing(self, link_share: float) -> StepShape:
         """The same with another share of the links."""

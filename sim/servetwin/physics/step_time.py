@@ -282,9 +282,10 @@ class RooflineStepTime:
 
     def _fill_head(self, rows: int) -> tuple[int, int, int]:
         """Price of the output matrix: compute, memory, gather of the logits [ps]."""
-        found = self._heads[rows] = (
-            (*_sum([(1, self.head)], rows), self.links.gather_ps(rows, 1.0)) if self.model.has_output else (0, 0, 0)
-        )
+        found = 0, 0, 0
+        if rows and self.model.has_output:
+            found = (*_sum([(1, self.head)], rows), self.links.gather_ps(rows, 1.0))
+        self._heads[rows] = found
         return found
 
 

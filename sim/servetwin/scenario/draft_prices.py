@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from servetwin.physics.communication import Communication
 from servetwin.physics.drafting import Drafting, HeadDrafting, LookupDrafting, ModelDrafting, products
 from servetwin.physics.overheads import Machine
 from servetwin.scenario.pools import PoolParts
@@ -18,7 +19,7 @@ from servetwin.specs.span import Span
 
 
 def price_drafts(
-    scenario: Scenario, parts: PoolParts, speculation: Speculation, graph_sizes: Sequence[int],
+    scenario: Scenario, parts: PoolParts, speculation: Speculation, graph_sizes: Sequence[int], links: Communication,
     span: Span | None = None, health: Health = HEALTHY,
 ) -> Drafting:  # fmt: skip
     """What drafting takes at the end of a step, by the same physics as the steps of the model.
@@ -28,6 +29,7 @@ def price_drafts(
         parts: what the pool is made of, its drafter included.
         speculation: how it drafts.
         graph_sizes: captured CUDA-graph sizes.
+        links: what prices the collectives of the model.
         span: how the GPUs of a replica lie; in one link domain if not given.
         health: of the slowest GPU, for which the others wait.
     """
@@ -37,7 +39,8 @@ def price_drafts(
     machine = Machine.of(health.of(gpu), calibration)
     spec, share = drafter.spec, drafter.tensor
     if spec.works == HEADS:
-        return HeadDrafting(products(spec.each, parts.tensor, machine))
+        found = products(spec.each, parts.tensor, machine) + products(spec.whole, 1, machine)
+        return HeadDrafting(found, links)
     if spec.model is None:
         return LookupDrafting(calibration)
     own = replace(parts, tensor=share, weights=drafter.weights, drafter=None)
@@ -45,8 +48,8 @@ def price_drafts(
     prices = price_steps(scenario, own, spec.model, span if share == parts.tensor else None, health, sampling="greedy")
     return ModelDrafting(
         prices,
-        once=products(spec.once, share, machine),
-        each=products(spec.each, share, machine),
+        once=products(spec.once, 1, machine),
+        each=products(spec.each, share, machine) + products(spec.whole, 1, machine),
         parallel=spec.works == PARALLEL,
         on_states=spec.on_states,
         branching=speculation.tree.branching if speculation.tree is not None else 1,

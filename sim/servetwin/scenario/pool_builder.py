@@ -21,7 +21,7 @@ from servetwin.engine.process import EngineProcess
 from servetwin.engine.protocols import EngineSettings, Fates
 from servetwin.engine.steps import StepMaker
 from servetwin.engine.verify_steps import VerifyMaker
-from servetwin.physics.drafting import ModelDrafting
+from servetwin.physics.drafting import Drafting
 from servetwin.physics.hand_off import HandOff
 from servetwin.physics.jitter import BoundedStepTime, JitteredStepTime, StepNoise
 from servetwin.physics.pipeline import PipelineStepTime
@@ -67,13 +67,12 @@ class Priced:
         worst = reduce(Health.worst, health)
         self.prices = price_steps(scenario, parts, span=span, health=worst)
         exact: BoundedStepTime = self.prices
-        #: What prices the passes of a drafter that is shared out like the model.
-        self.shared_drafting: ModelDrafting | None = None
+        #: What prices the drafts.
+        self.drafting: Drafting | None = None
         if speculation is not None:
-            drafting = price_drafts(scenario, parts, speculation, settings.graph_sizes, span, worst)
-            exact = SpeculativeStepTime(self.prices, drafting)
-            if isinstance(drafting, ModelDrafting) and drafting.prices.tensor > 1:
-                self.shared_drafting = drafting
+            links = self.prices.links
+            self.drafting = price_drafts(scenario, parts, speculation, settings.graph_sizes, links, span, worst)
+            exact = SpeculativeStepTime(self.prices, self.drafting)
         self.step_time: StepTime = JitteredStepTime(exact) if noisy else exact
         #: By stage of a pipeline.
         self.staged: list[RooflineStepTime] = []
@@ -141,7 +140,7 @@ class PoolBuilder:
         if found is None:
             found = self._exchanges[priced] = Exchanges(
                 priced.staged or [priced.prices], priced.hand_offs, self.parts.tensor, self.parts.context,
-                self._settings.graph_sizes, priced.shared_drafting,
+                self._settings.graph_sizes, priced.drafting,
             )  # fmt: skip
         return found
 

@@ -172,9 +172,14 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         most=most,
         context=pool.parallel.context,
         uneven_heads=pool.parallel.uneven_heads,
-        synchronous=pool.engine.async_scheduling is False and pool.parallel.pipeline == 1,
+        synchronous=is_synchronous(pool),
         drafter=pool_drafter(pool, model, weights, kv_cache, place, catalog),
     )
+
+
+def is_synchronous(pool: Pool) -> bool:
+    """Whether the engines of a pool schedule a step when they know the tokens of the one before."""
+    return pool.engine.async_scheduling is False and pool.parallel.pipeline == 1
 
 
 def _check_parallel(

@@ -24,6 +24,7 @@ from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import TABLES
 from servetwin.scenario.schema import (
     Cluster,
+    Engine,
     EngineOptions,
     Physics,
     Pool,
@@ -179,6 +180,31 @@ def _fill_engine(pool: Pool, defaults: EngineDefaults, parts: PoolParts, place: 
         drafts = pool.speculation.nodes if pool.speculation is not None else 0
         update["max_cudagraph_capture_size"] = largest_graph(seqs, tokens, drafts)
     return engine.model_copy(update=update)
+
+
+def without_drafts(pool: Pool, engine: Engine, parts: PoolParts) -> Pool:
+    """A resolved pool that drafts as it would be without speculation.
+
+    What the defaults of drafting have set goes back to those without. What was written the same by hand goes with them:
+    a resolved pool does not tell.
+
+    Args:
+        pool: the pool, resolved.
+        engine: which engine it runs.
+        parts: what it is made of.
+    """
+    speculation, options = pool.speculation, pool.engine
+    assert speculation is not None and options.max_num_seqs is not None and options.max_num_batched_tokens is not None
+    rules = rules_version(engine.name, engine.version)
+    plain = vllm_defaults(rules, parts.gpu.name, parts.gpu.memory_bytes, len(parts.stages))
+    drafting = with_drafts(plain, engine.name, speculation.method)
+    update: dict[str, Any] = {}
+    if options.async_scheduling == drafting.async_scheduling:
+        update["async_scheduling"] = plain.async_scheduling
+    sizes = options.max_num_seqs, options.max_num_batched_tokens
+    if options.max_cudagraph_capture_size == largest_graph(*sizes, speculation.nodes):
+        update["max_cudagraph_capture_size"] = largest_graph(*sizes)
+    return pool.model_copy(update={"speculation": None, "engine": options.model_copy(update=update)})
 
 
 def _check_budget(engine: EngineOptions, tokens: int, seqs: int, length: int, place: str) -> None:

@@ -18,8 +18,8 @@ from servetwin.fabric.placement import Placed
 from servetwin.fabric.topology import Topology
 from servetwin.physics.collectives import context_groups, stage_pairs, tensor_groups
 from servetwin.physics.collectives import traffic as routes
-from servetwin.physics.communication import Exchange
-from servetwin.physics.drafting import ModelDrafting
+from servetwin.physics.communication import ALL_REDUCE, GATHER, Exchange
+from servetwin.physics.drafting import Drafting
 from servetwin.physics.hand_off import HandOff
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
@@ -59,7 +59,7 @@ class Exchanges:
         tensor: ranks of a tensor group.
         context: tensor groups that share out the tokens of prompts.
         graph_sizes: the sizes of the captured graphs [tokens].
-        drafting: what prices the passes of a drafter that the tensor group shares out; None = it has none.
+        drafting: what prices the drafts; None = there are none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Exchanges:
         tensor: int,
         context: int,
         graph_sizes: tuple[int, ...],
-        drafting: ModelDrafting | None = None,
+        drafting: Drafting | None = None,
     ) -> None:
         self.tensor, self.context = tensor, context
         self.padded: Ints = np.array(padding(graph_sizes), np.int64)
@@ -82,44 +82,31 @@ class Exchanges:
 
 
 class DraftExchanges:
-    """What a tensor group exchanges for the passes of the drafter that it shares out.
+    """What a tensor group exchanges for drafts.
 
     Args:
-        drafting: prices the passes.
+        drafting: prices the drafts.
         padded: by the tokens of a step, those with the padding of the captured graph; steps beyond have none.
     """
 
-    def __init__(self, drafting: ModelDrafting, padded: Ints) -> None:
+    def __init__(self, drafting: Drafting, padded: Ints) -> None:
         self._drafting = drafting
-        self._links = drafting.prices.links
         self._padded = padded
 
     def reduced(self, made: _Made) -> list[Exchange]:
-        """The all-reduces of its layers."""
-        return [
-            _times(count, exchange)
-            for count, one in self._passes(made) for exchange in self._links.reduced(one.padded_tokens)
-        ]  # fmt: skip
+        """The all-reduces."""
+        return [exchange for exchange in self._exchanges(made) if exchange.kind == ALL_REDUCE]
 
     def gathered(self, made: _Made) -> list[Exchange]:
-        """The all-gathers of its logits."""
-        return [
-            _times(count, exchange)
-            for count, one in self._passes(made) for exchange in self._links.gathered(one.rows)
-        ]  # fmt: skip
+        """The all-gathers of logits."""
+        return [exchange for exchange in self._exchanges(made) if exchange.kind == GATHER]
 
-    def _passes(self, made: _Made) -> list[tuple[int, StepShape]]:
-        if not made.k:
-            return []
+    def _exchanges(self, made: _Made) -> list[Exchange]:
         graph = made.tokens < len(self._padded)
         padded = int(self._padded[made.tokens]) if graph else made.tokens
-        return self._drafting.shapes(
+        return self._drafting.exchanges(
             StepShape(made.tokens, padded, graph, made.requests, made.requests, (0,), (0,), drafts=made.k)
         )
-
-
-def _times(count: int, exchange: Exchange) -> Exchange:
-    return exchange._replace(calls=count * exchange.calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ class DrafterSpec:
         name: what it is called.
         works: one of ``SEQUENTIAL``, ``PARALLEL``, ``HEADS``, ``LOOKUP``.
         model: its layers and its output matrix; None of what only looks tokens up, and of heads.
-        once: matrix products that its first pass has besides, ``(columns, rows)`` of the weights.
-        each: the same in each pass; of heads, the products of one of them.
+        once: matrix products that its first pass has besides, ``(columns, rows)`` of the weights; each GPU has all of
+            them.
+        each: the same in each pass, shared out like the layers; of heads, the products of one of them.
+        whole: the same, of which each GPU has all (plain ``Linear`` and ``ReplicatedLinear`` in vLLM).
         on_states: whether it runs on hidden states of the model.
         shares_embedding: whether it uses the embedding matrix of the model.
         shares_output: whether it uses the output matrix of the model.
@@ -36,6 +38,7 @@ class DrafterSpec:
     model: ModelSpec | None = None
     once: tuple[tuple[int, int], ...] = ()
     each: tuple[tuple[int, int], ...] = ()
+    whole: tuple[tuple[int, int], ...] = ()
     on_states: bool = False
     shares_embedding: bool = False
     shares_output: bool = False
@@ -49,7 +52,8 @@ class DrafterSpec:
             weights: precision that the engine runs it with, or ``auto``.
             tensor: ranks that share it out.
         """
-        products = sum(2.0 * columns * rows for columns, rows in self.once + self.each) / tensor
+        products = sum(2.0 * columns * rows for columns, rows in self.each) / tensor
+        products += sum(2.0 * columns * rows for columns, rows in self.once + self.whole)
         if self.works == HEADS:
             return drafts * products
         if self.model is None:
@@ -83,7 +87,7 @@ def eagle(target: ModelSpec) -> DrafterSpec:
     """
     hidden = target.hidden
     return DrafterSpec(
-        f"EAGLE of {target.name}", SEQUENTIAL, _one_layer(target), each=((hidden, 2 * hidden),),
+        f"EAGLE of {target.name}", SEQUENTIAL, _one_layer(target), whole=((hidden, 2 * hidden),),
         on_states=True, shares_embedding=True, shares_output=True,
     )  # fmt: skip
 
@@ -116,7 +120,7 @@ def mtp(target: ModelSpec) -> DrafterSpec:
     last = replace(target.layers[-1], count=1)
     layer = replace(_alone(target), layers=(last,))
     return DrafterSpec(
-        f"MTP of {target.name}", SEQUENTIAL, layer, each=((hidden, 2 * hidden),), on_states=True,
+        f"MTP of {target.name}", SEQUENTIAL, layer, whole=((hidden, 2 * hidden),), on_states=True,
         shares_embedding=True, shares_output=True, quantised=True,
     )  # fmt: skip
 
@@ -128,8 +132,9 @@ def medusa(target: ModelSpec) -> DrafterSpec:
         arXiv 2401.10774.
     """
     hidden = target.hidden
-    each = ((hidden, hidden), (target.vocab, hidden))
-    return DrafterSpec(f"Medusa of {target.name}", HEADS, each=each, on_states=True)
+    return DrafterSpec(
+        f"Medusa of {target.name}", HEADS, each=((target.vocab, hidden),), whole=((hidden, hidden),), on_states=True
+    )
 
 
 def lookup(name: str) -> DrafterSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from servetwin.acceptance.spec import Acceptance, Rate, Survival
@@ -12,7 +12,9 @@ from servetwin.physics.speculative_step_time import SpeculativeStepTime
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.scenario.draft_prices import price_drafts
 from servetwin.scenario.engine_settings import captured
-from servetwin.scenario.pools import PoolParts
+from servetwin.scenario.pools import PoolParts, is_synchronous
+from servetwin.scenario.prices import price_steps
+from servetwin.scenario.resolve import without_drafts
 from servetwin.scenario.schema import Pool, Scenario
 from servetwin.scenario.speculation import Speculation
 from servetwin.specs.span import Span
@@ -31,7 +33,7 @@ class DraftedStep:
         drafting: prices the drafts.
         step: the step, and its shape.
         shape: with drafts.
-        plain: the shape of the same step without speculation.
+        plain_ps: what the same step takes without speculation [ps].
     """
 
     speculation: Speculation
@@ -40,7 +42,7 @@ class DraftedStep:
     drafting: Drafting
     step: Step
     shape: StepShape
-    plain: StepShape
+    plain_ps: int
 
     @classmethod
     def of(
@@ -51,16 +53,18 @@ class DraftedStep:
         if speculation is None or parts.drafter is None:
             return None
         sizes = captured(pool)
-        drafting = price_drafts(scenario, parts, speculation, sizes, span)
+        drafting = price_drafts(scenario, parts, speculation, sizes, prices.links, span)
         shape = step.shape(prices.windows, sizes, speculation.nodes, speculation.k)
-        plain = step.shape(prices.windows, sizes)
-        return cls(speculation, parts.drafter.spec.name, prices, drafting, step, shape, plain)
+        undrafted = without_drafts(pool, scenario.engine, parts)
+        plain = price_steps(scenario, replace(parts, drafter=None, synchronous=is_synchronous(undrafted)), span=span)
+        plain_ps = plain.price(step.shape(plain.windows, captured(undrafted))).total_ps
+        return cls(speculation, parts.drafter.spec.name, prices, drafting, step, shape, plain_ps)
 
     def document(self) -> dict[str, Any]:
         """What ``servetwin explain --json`` says of it; times in microseconds."""
         passes = self.drafting.passes(self.shape)
         total_ps = SpeculativeStepTime(self.prices, self.drafting).price(self.shape).total_ps
-        plain_ps = self.prices.price(self.plain).total_ps
+        plain_ps = self.plain_ps
         # A prompt yields its first token either way.
         pays_from = total_ps / plain_ps if self.step.batch and not self.step.prefill else None
         tokens = tokens_per_step(self.speculation.acceptance, self.speculation.k)

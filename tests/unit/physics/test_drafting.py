@@ -50,7 +50,7 @@ def drafting(
         calibration=CALIBRATION,
     )  # fmt: skip
     return ModelDrafting(
-        prices, once=products(drafter.once, 1, machine), each=products(drafter.each, 1, machine),
+        prices, once=products(drafter.once, 1, machine), each=products(drafter.each + drafter.whole, 1, machine),
         parallel=drafter.works == "parallel", on_states=drafter.on_states, branching=branching, graph_sizes=SIZES,
         synchronous=synchronous, calibration=CALIBRATION,
     )  # fmt: skip
@@ -81,9 +81,9 @@ def test_the_module_of_deepseek_r1_is_one_more_layer_of_experts() -> None:
     experts, router, joins = 257 * 3 * 7168 * 2048, 2 * 256 * 7168, 2 * 7168 * 2 * 7168
     norms = 2 * 2 * 7168
     assert module.weight_bytes(1, "fp8_block") == latent + rest + experts + router + joins + norms
-    # The latent projections and the router are on every rank.
-    share = (rest + experts + joins) / 8
-    assert module.weight_bytes(1, "fp8_block", 8) == latent + share + router + norms
+    # The latent projections, the router and the product that joins state and embedding are on every rank.
+    share = (rest + experts) / 8
+    assert module.weight_bytes(1, "fp8_block", 8) == latent + share + joins + router + norms
     # One layer caches 512 + 64 values, which no rank can share out.
     assert module.kv_bytes_per_token("bf16", 8) == 2 * 576
     # The 14 B parameters of the checkpoint have copies of the embedding and of the output matrix.
@@ -101,7 +101,8 @@ def test_a_small_model_has_all_of_its_own_weights_and_cache() -> None:
 
 def test_medusa_has_a_head_for_each_draft_and_no_cache() -> None:
     assert medusa(LLAMA).weight_bytes(4) == 4 * 2 * (4096 * 4096 + 128_256 * 4096)
-    assert medusa(LLAMA).weight_bytes(4, tensor=2) == 2 * 2 * (4096 * 4096 + 128_256 * 4096)
+    # Each GPU has the residual blocks, and its part of the output matrices.
+    assert medusa(LLAMA).weight_bytes(4, tensor=2) == 4 * 2 * (4096 * 4096 + 128_256 * 4096 / 2)
     assert medusa(LLAMA).kv_bytes_per_token() == 0
 
 
@@ -274,9 +275,19 @@ def test_medusa_by_hand() -> None:
     product = seconds_of_product("h100-sxm")
     machine = Machine.of(CATALOG.gpu("h100-sxm"), CALIBRATION)
     head = product(8, 4096, 4096) + product(8, 128_256, 4096)
-    total, growth = HeadDrafting(products(medusa(LLAMA).each, 1, machine)).cost(verifying(3))
+    head_of = medusa(LLAMA)
+    alone = speculative()._verifying.links
+    found = HeadDrafting(products(head_of.each + head_of.whole, 1, machine), alone)
+    total, growth = found.cost(verifying(3))
     assert total == pytest.approx(3 * head * 1e12, rel=1e-9)
     assert growth == 0
+    # On four GPUs the logits are put together after each head.
+    shared = RooflineStepTime(
+        LLAMA, CATALOG.gpu("h100-sxm"), tensor=4, weights="auto", kv_cache="bf16", sampling="greedy",
+        calibration=CALIBRATION,
+    ).links  # fmt: skip
+    ((count, cost),) = HeadDrafting(products(head_of.each, 4, machine), shared).passes(verifying(3))
+    assert (count, cost.communication_ps) == (3, 3 * shared.gather_ps(8, 1.0))
 
 
 def test_looking_up_is_a_constant_of_the_cpu() -> None:
@@ -299,8 +310,23 @@ def test_a_step_that_verifies_reads_the_weights_once_and_samples_every_draft() -
     plain, drafted = verifying(0, requests=32, drafted=0), verifying(0)
     more = steps.price(drafted), steps.price(plain)
     assert more[0].memory_ps == pytest.approx(more[1].memory_ps, rel=0.02)
-    assert steps.price(verifying(0)).draft_ps == 0
-    assert steps.price(verifying(3)).total_ps == steps.price(verifying(0)).total_ps + steps.price(verifying(3)).draft_ps
+    without = [steps.price(verifying(drafts)).total_ps - steps.price(verifying(drafts)).draft_ps for drafts in (0, 3)]
+    assert without[0] == without[1]
+
+
+def test_where_nothing_is_drafted_the_drafter_reads_along() -> None:
+    """Its first pass runs without logits, as in vLLM (``propose``: "to keep the drafter KV cache in sync")."""
+    head = drafting(eagle3(LLAMA))
+    shape = verifying(0, chunks=((500, 30),))
+    ((count, kept),) = head.passes(shape)
+    (_, first), *_ = head.passes(verifying(3, chunks=((500, 30),)))
+    product = seconds_of_product("h100-sxm")
+    logits_ps = (product(9, 32_000, 4096) + 9 * 0.3e-6) * 1e12
+    assert count == 1
+    assert kept.total_ps == pytest.approx(first.total_ps - logits_ps, rel=1e-6)
+    assert drafting(parallel_model(SMALL)).cost(shape)[0] > 0
+    assert HeadDrafting([], speculative()._verifying.links).passes(verifying(0)) == []
+    assert LookupDrafting(CALIBRATION).passes(verifying(0)) == []
 
 
 def test_a_drafter_on_several_gpus_waits_for_them() -> None:
@@ -311,7 +337,7 @@ def test_a_drafter_on_several_gpus_waits_for_them() -> None:
     )  # type: ignore[arg-type]  # fmt: skip
     machine = Machine.of(CATALOG.gpu("h100-sxm"), CALIBRATION)
     found = ModelDrafting(
-        prices, once=products(eagle3(LLAMA).once, 4, machine), each=products(eagle3(LLAMA).each, 4, machine),
+        prices, once=products(eagle3(LLAMA).once, 1, machine), each=products(eagle3(LLAMA).each, 4, machine),
         parallel=False, on_states=True, branching=1, graph_sizes=SIZES, synchronous=False, calibration=CALIBRATION,
     )  # fmt: skip
     (_, first), (_, later) = found.passes(verifying(3))

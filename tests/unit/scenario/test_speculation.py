@@ -164,7 +164,7 @@ def test_a_module_for_multi_token_prediction_takes_room(load_it: Load, base: dic
     plain = load_it(base).scenario
     room = pool_parts(plain, plain.cluster.pools[0], "", catalog).room(plain.cluster.pools[0], "")
     loaded = load_it(drafting(base, {"method": "mtp", "k": 2, "acceptance": 0.8}))
-    assert blocks(loaded) == int((room.kv_bytes - 1_480_814_592) // (room.bytes_per_block + 16 * 2 * 576))
+    assert blocks(loaded) == int((room.kv_bytes - 1_660_645_376) // (room.bytes_per_block + 16 * 2 * 576))
 
 
 def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any]) -> None:
@@ -220,7 +220,8 @@ def test_a_drafter_is_priced_as_the_scenario_says(
             drafter.model, gpu, tensor=share, weights=weights, kv_cache="bf16", sampling="greedy",
             calibration=calibration,
         ),
-        once=products(drafter.once, share, machine), each=products(drafter.each, share, machine),
+        once=products(drafter.once, 1, machine),
+        each=products(drafter.each, share, machine) + products(drafter.whole, 1, machine),
         parallel=method == "parallel", on_states=drafter.on_states,
         branching=speculation.get("tree", {}).get("branching", 1),
         graph_sizes=executor.settings.graph_sizes, synchronous=not ahead, calibration=calibration,

@@ -247,6 +247,16 @@ def test_a_step_that_drafts() -> None:
     json.dumps(document, allow_nan=False)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 200])
+def test_without_drafts_an_engine_schedules_ahead_and_captures_other_graphs(batch: int) -> None:
+    """Whoever looks n-grams up schedules synchronously; plain decoding does not, and is padded by 1, not by 4."""
+    plain = explained(batch, 500)
+    looking = explained(batch, 500, cluster={"speculation": {"method": "ngram", "k": 3, "acceptance": 0.5}})
+    assert looking["speculation"]["plain_us"] == pytest.approx(plain["step"]["total_us"])
+    by_hand = {"speculation": {"method": "ngram", "k": 3, "acceptance": 0.5}, "engine": {"async_scheduling": True}}
+    assert explained(batch, 500, cluster=by_hand)["speculation"]["plain_us"] == pytest.approx(plain["step"]["total_us"])
+
+
 def test_the_fuller_the_batch_the_less_speculation_gains() -> None:
     gains = [explained(batch, 500, cluster=SPECULATION)["speculation"]["speedup"] for batch in (1, 64, 256, 512)]
     assert gains == sorted(gains, reverse=True)
