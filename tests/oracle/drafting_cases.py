@@ -136,6 +136,7 @@ def drafting_cases(draw: st.DrawFn, replicas: int = 1) -> DraftingCase:
         name: unit * draw(st.sampled_from((0, 0, 1, 3))) for name in ("row", "draft", "draft_request", "draft_context")
     }
     costs["wide"] = unit * draw(st.sampled_from((0, 0, 7)))
+    costs["reads"] = unit * draw(st.sampled_from((0, 1)))
     budget = draw(st.sampled_from((0, 0, 3, 20)))
     return DraftingCase(with_drafts(case, costs, draw(st.booleans()), budget), draw(draftings()))
 
@@ -145,7 +146,7 @@ def random_drafting_case(seed: int, replicas: int = 1, requests: int = 100, tigh
     rng = random.Random(f"drafting {seed}")
     most = rng.choice((1, 2, 3, 3, 5, 7))
     costs = {name: rng.choice((0, 1, 10)) for name in ("row", "draft", "draft_request", "draft_context")}
-    costs["wide"] = rng.choice((0, 7))
+    costs["wide"], costs["reads"] = rng.choice((0, 7)), rng.choice((0, 1))
     case = with_drafts(
         random_case(seed, replicas, requests, tight), costs, rng.random() < 0.5, rng.choice((0, 0, 10, 100))
     )

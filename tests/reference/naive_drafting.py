@@ -166,8 +166,10 @@ class DraftingReplica(Replica):
         self.decide(step)
         if drafting:
             self.outcomes.append(outcome)
-        step.drafts = self.k
-        self.choices.append(self.k)
+        # A controller that never wants drafts again lets the drafter's cache go.
+        over = self.k == 0 and getattr(self.drafts.controller, "over", False)
+        step.drafts = -1 if over else self.k
+        self.choices.append(step.drafts)
         self.planned += 1
 
     def decide(self, step: Plan) -> None:

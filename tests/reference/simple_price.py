@@ -111,6 +111,7 @@ class DraftingPrice(AffinePrice):
         draft: per pass of the drafter [ps].
         draft_request: per pass and request [ps].
         draft_context: per pass and KV token of the decodes [ps].
+        reads: per token of a step whose drafter is not over with [ps].
         wide: per KV token of the decodes and token that attends it, rounded down for each KV token, as compute [ps].
     """
 
@@ -119,17 +120,19 @@ class DraftingPrice(AffinePrice):
     draft_request: int = 0
     draft_context: int = 0
     wide: int = 0
+    reads: int = 0
 
     def price(self, shape: StepShape) -> StepPrice:
         price = super().price(shape)
-        drafting = shape.drafts * (
+        passes = max(0, shape.drafts)
+        drafting = passes * (
             self.draft + self.draft_request * shape.requests + self.draft_context * shape.context[0]
-        )
+        ) + (0 if shape.drafts < 0 else self.reads * shape.tokens)
         attending = int(self.wide * shape.width)
         return StepPrice(
             price.compute_ps + attending * shape.context[0], price.memory_ps + self.row * shape.drafted,
             price.communication_ps, price.host_ps, price.compute_growth_ps + attending * shape.growing[0],
-            price.memory_growth_ps, drafting, shape.drafts * self.draft_context * shape.growing[0],
+            price.memory_growth_ps, drafting, passes * self.draft_context * shape.growing[0],
         )  # fmt: skip
 
     def phases(self, shape: StepShape) -> list[Phase]:

@@ -44,7 +44,7 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
                 want = settings.long_prefill_token_threshold
             if want > budget:
                 if not settings.chunked_prefill:
-                    rank.blocked = (rank.batch.version, rank.releases)
+                    rank.blocked = (rank.batch.version, rank.releases, rank.batch.tokens())
                     return
                 want = budget
         blocks = -(-(target if settings.reserve_full_prompt else found * size + want) // size)
@@ -53,7 +53,7 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
             need += settings.watermark_blocks
         if need > pool.free:
             if rank.running or rank.aside or not take_back(rank, request):
-                rank.blocked = (rank.batch.version, rank.releases)
+                rank.blocked = (rank.batch.version, rank.releases, rank.batch.tokens())
                 return
             continue
         waiting.take()

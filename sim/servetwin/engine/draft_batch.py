@@ -232,6 +232,15 @@ class DraftBatch(DecodeBatch):
             limit = self._within_budget(limit)
         return self.steps_within(free, limit) if limit > 0 else 0
 
+    def steps_alike(self, limit: int) -> int:
+        """How many of the next ``limit`` steps have as many tokens as the first one."""
+        if self._sums.uneven:
+            first = self.drafted(0)
+            for ahead in range(1, limit):
+                if self.drafted(ahead) != first:
+                    return ahead
+        return limit
+
     def steps_within(self, free: int, limit: int) -> int:
         """How many of the next ``limit`` steps find enough blocks among ``free`` ones."""
         return self._sums.within(self.step, free, limit)
@@ -253,7 +262,7 @@ class DraftBatch(DecodeBatch):
             window.context += self._sums.growth(index, self.step, steps)
         self.step += steps
         self.context += gained
-        if self.next_drafts != self.drafts:
+        if max(0, self.next_drafts) != self.drafts:
             self._redraft()
         self._sums.forget_before(self.step)
         return gained
@@ -280,7 +289,7 @@ class DraftBatch(DecodeBatch):
 
     def _redraft(self) -> None:
         """Requests have another number of drafts from the next step on."""
-        self.drafts = self.next_drafts
+        self.drafts = max(0, self.next_drafts)
         self.version += 1
         requests = self.members()
         # Whoever finishes later than before must not be found under its old step.

@@ -6,6 +6,7 @@ from collections import deque
 
 from servetwin.engine.batch import NEVER
 from servetwin.engine.protocols import DraftController, StepForecast
+from servetwin.physics.protocols import OVER
 
 
 class _View:
@@ -53,7 +54,7 @@ class DraftControl:
         self._outcomes: deque[tuple[int, int, int, list[int]]] = deque()
 
     def decide(self, requests: int, context: int, step: int, made: int) -> int:
-        """How many drafts the step being planned makes at its end.
+        """How many drafts the step being planned makes at its end, or ``OVER``.
 
         Args:
             requests: requests in the step.
@@ -70,7 +71,8 @@ class DraftControl:
             controller.observe(verifying, drafted, accepted)
         self._asked = requests
         self._review = step + controller.review_steps if controller.review_steps else NEVER
-        return controller.choose(_View(self._most, requests, context, self._forecast))
+        chosen = controller.choose(_View(self._most, requests, context, self._forecast))
+        return OVER if chosen == 0 and getattr(controller, "over", False) else chosen
 
     def steps_left(self, requests: int, step: int) -> int:
         """How many steps of so many requests can be planned from ``step`` on before the controller is asked."""

@@ -45,7 +45,11 @@ class DraftingExecutor(Executor):
         pipeline = rank.pipeline
         planned = len(pipeline)
         head = None
-        count = rank.batch.steps_ahead(rank.pool.free)
+        batch = rank.batch
+        count = batch.steps_ahead(rank.pool.free)
+        if rank.waiting:
+            assert isinstance(batch, DraftBatch)
+            count = batch.steps_alike(count)
         if planned and (first := pipeline[0]).steady and first.version == rank.batch.version:
             steps = list(pipeline)
         elif planned == 0 or (planned == 1 and rank.ends_nobody()):

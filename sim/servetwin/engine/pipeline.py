@@ -24,7 +24,7 @@ from servetwin.engine.protocols import (
     Scheduler,
     SharedLinks,
 )
-from servetwin.engine.rank import Rank
+from servetwin.engine.rank import NOBODY, Rank
 from servetwin.engine.stage_clock import StagePrices, launch
 from servetwin.engine.stage_devices import StageDevices
 from servetwin.engine.steps import StepMaker
@@ -167,7 +167,7 @@ class PipelinedExecutor(EngineProcess):
         while len(flying) < self._slots:
             lane = resting[-1]
             rank.take_up(lane)
-            rank.blocked = (-1, -1)
+            rank.blocked = NOBODY
             if self.settings.balanced:
                 rank.most_decodes = -(-len(rank.running) // self.settings.stages)
             if not rank.plan(now):

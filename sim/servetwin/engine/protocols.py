@@ -138,8 +138,8 @@ StepForecast = Callable[[int, int, int], int]
 class DraftController(Protocol):
     """Decides how many tokens are drafted per request.
 
-    It is asked at the end of the first step, of every step with another number of requests than the step before, and
-    of every ``review_steps``-th step since it was last asked. What it answers holds until it is asked again; drafts
+    It is asked when the first step is planned, and every step with another number of requests than the one before, and
+    every ``review_steps``-th step since it was last asked. What it answers holds until it is asked again; drafts
     made at the end of a step are verified in the next. It never sees a fate, only what came of drafts, and that as
     late as the engine's scheduler would know.
 
@@ -147,6 +147,7 @@ class DraftController(Protocol):
         review_steps: after how many steps it is asked again if nothing else changes; 0 = never.
         observes: whether it wants to be told what came of the drafts.
         per_request: whether requests may have different numbers of drafts: then ``limit`` is asked.
+        over: whether it never wants drafts again, so that the drafter need not keep its cache; may be left out.
     """
 
     review_steps: int
@@ -154,7 +155,7 @@ class DraftController(Protocol):
     per_request: bool
 
     def choose(self, view: DraftView) -> int:
-        """How many tokens to draft per request, 0 to ``view.most``; 0 = none, and no drafter runs."""
+        """How many tokens to draft per request, 0 to ``view.most``; with 0 a drafter only keeps its cache."""
 
     def observe(self, requests: int, drafted: int, accepted: Sequence[int]) -> None:
         """What came of one step that verified drafts; called once for each such step, in order.

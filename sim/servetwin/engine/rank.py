@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from servetwin.engine.admission import admit_waiting
 from servetwin.engine.batch import DecodeBatch
@@ -28,6 +29,10 @@ from servetwin.request import Request
 
 #: No limit, as a number that costs no more to compare than any other.
 ANY_NUMBER = (1 << 62) - 1
+
+
+NOBODY: Final = (-1, -1, -1)
+"""What ``Rank.blocked`` is as long as nobody was."""
 
 
 class Rank:
@@ -127,8 +132,9 @@ class Rank:
         self.rejoined: list[Request] | None = None
         #: Steps that were planned one by one and have not ended; the first of them may be under way.
         self.pipeline: list[PlannedStep] = []
-        #: State of batch and blocks in which the queue's head last did not fit.
-        self.blocked = (-1, -1)
+        #: State of batch and blocks, and tokens of the decodes, in which the queue's head last did not fit: in a step
+        #: that leaves it another part of the budget, its chunk would have another size.
+        self.blocked = NOBODY
         #: How often a finished request has freed blocks.
         self.releases = 0
         #: Whether the last plan preempted somebody, or would have if nobody had been in flight.
@@ -159,7 +165,7 @@ class Rank:
         """Whether a plan as of ``now`` [ps] would be today's decodes and nothing else, given enough blocks.
 
         Then it stays so until a request ends, arrives or returns: of the waiting queue's head, seats and blocks only
-        get fewer while decodes go on.
+        get fewer while decodes go on. But where somebody waits for blocks, only as long as steps have as many tokens.
         """
         if self.prefilling or self.paused or not self.batch.size:
             return False
@@ -176,7 +182,8 @@ class Rank:
             return False
         if len(self.running) >= self.settings.max_num_seqs:
             return True
-        blocked = bool(self.waiting) and self.blocked == (self.batch.version, self.releases)
+        batch = self.batch
+        blocked = bool(self.waiting) and self.blocked == (batch.version, self.releases, batch.tokens())
         return blocked and (scheduler.fcfs or not arrived)
 
     def plan_ahead(self, now: int, ahead: int) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 Chunk = tuple[int, int]
 """``(new tokens, context)``: a prefill chunk and the tokens that were computed before it."""
+
+
+OVER: Final = -1
+"""No drafts, ever again: whoever drafted need not read along."""
 
 
 class StepShape:
@@ -28,7 +32,7 @@ class StepShape:
         link_share: share of its links' bandwidth that the step's collectives get, in (0, 1].
         stretch: how much longer than its price the step happens to take; 1 = no noise (``physics.jitter``).
         drafts: tokens that are drafted for every request at the end of the step. With 0 of them a drafter that has a
-            cache still reads what the step has computed.
+            cache still reads what the step has computed; with ``OVER`` nobody does.
         width: tokens per decoding request that attend its context. Where requests have different numbers of them, all
             pairs of a token and one that it attends, over ``context[0]``: longer contexts count more in this mean.
         rows: rows of logits.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from servetwin.physics.drafting import Drafting
-from servetwin.physics.protocols import Phase, StepPrice, StepShape
+from servetwin.physics.protocols import OVER, Phase, StepPrice, StepShape
 from servetwin.physics.step_time import RooflineStepTime
 
 
@@ -25,9 +25,9 @@ class SpeculativeStepTime:
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
         price = self._verifying.price(shape)
-        draft, growth = self._drafting.cost(shape)
-        if not draft:
+        if shape.drafts == OVER:
             return price
+        draft, growth = self._drafting.cost(shape)
         return StepPrice(
             price.compute_ps, price.memory_ps, price.communication_ps, price.host_ps, price.compute_growth_ps,
             price.memory_growth_ps, draft, growth,
@@ -35,7 +35,8 @@ class SpeculativeStepTime:
 
     def phases(self, shape: StepShape) -> list[Phase]:
         """The step in order, its drafting at the end; the sum is exactly the price."""
-        return self._verifying.phases(shape) + self._drafting.phases(shape)
+        phases = self._verifying.phases(shape)
+        return phases if shape.drafts == OVER else phases + self._drafting.phases(shape)
 
     def work(self, tokens: int, requests: int, context: int, attended: int) -> tuple[float, float]:
         """What the model needs at least, without the drafter; see ``StepTime``."""

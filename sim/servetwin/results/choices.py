@@ -9,7 +9,8 @@ from servetwin.results.exact import ExactBins, Floats, Ints
 from servetwin.results.steps import spread
 
 CHOICE_COLUMNS = ("replica", "time_ps", "k")
-"""From when on [ps] how many tokens are drafted per request, until the next choice of the replica."""
+"""From when on [ps] how many tokens are drafted per request, until the next choice of the replica; below 0 = none, and
+the drafter does not even keep its cache."""
 
 
 class Choices:
@@ -20,7 +21,8 @@ class Choices:
     """
 
     def __init__(self, store: ColumnStore) -> None:
-        self._replica, self._time_ps, self._k = (store.column(name) for name in CHOICE_COLUMNS)
+        self._replica, self._time_ps, chosen = (store.column(name) for name in CHOICE_COLUMNS)
+        self._k = np.maximum(chosen, 0)
 
     @property
     def any(self) -> bool:

@@ -21,7 +21,7 @@ from servetwin.physics.collectives import traffic as routes
 from servetwin.physics.communication import ALL_REDUCE, GATHER, Exchange
 from servetwin.physics.drafting import Drafting
 from servetwin.physics.hand_off import HandOff
-from servetwin.physics.protocols import StepShape
+from servetwin.physics.protocols import OVER, StepShape
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.results.exact import Floats, Ints
 from servetwin.results.exchanged import Amounts, CollectiveUse
@@ -102,6 +102,8 @@ class DraftExchanges:
         return [exchange for exchange in self._exchanges(made) if exchange.kind == GATHER]
 
     def _exchanges(self, made: _Made) -> list[Exchange]:
+        if made.k == OVER:
+            return []
         graph = made.tokens < len(self._padded)
         padded = int(self._padded[made.tokens]) if graph else made.tokens
         return self._drafting.exchanges(

@@ -61,15 +61,15 @@ class GateController(BatchController):
         self._steps: deque[tuple[int, int]] = deque()
         self._drafts = 0
         self._accepted = 0
-        self._off = False
+        self.over = False
 
     def choose(self, view: DraftView) -> int:
         """The scenario's ``k`` [tokens], and 0 ever after it was switched off."""
-        return 0 if self._off else view.most
+        return 0 if self.over else view.most
 
     def observe(self, requests: int, drafted: int, accepted: Sequence[int]) -> None:
         """Take a step into the window, let old ones go that it does not need, and judge."""
-        if self._off:
+        if self.over:
             return
         steps, stood = self._steps, sum(accepted)
         steps.append((requests, stood))
@@ -79,4 +79,4 @@ class GateController(BatchController):
             drafts, old = steps.popleft()
             self._drafts -= drafts
             self._accepted -= old
-        self._off = self._drafts >= self._window and self._accepted < self._threshold * self._drafts
+        self.over = self._drafts >= self._window and self._accepted < self._threshold * self._drafts
