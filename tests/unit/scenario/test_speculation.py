@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 
 import servetwin
 from servetwin.catalog import Catalog
-from servetwin.errors import CapacityError, InputError, ScenarioError
+from servetwin.errors import CapacityError, InputError, ScenarioError, shorten
 from servetwin.physics.drafting import ModelDrafting, products
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
+from servetwin.policies import PolicyContext, registry
+from servetwin.policies.speculation import BatchController, DraftPolicy
 from servetwin.scenario.build import build
 from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.load import LoadedScenario, load
@@ -301,6 +303,59 @@ def test_nothing_is_shared_out_where_no_model_drafts(method: str, load_it: Load,
     base["cluster"]["parallel"] = {"tensor": 2}
     with pytest.raises(ScenarioError, match=f"tensor has no effect: {method}"):
         load_it(drafting(base, {"method": method, "acceptance": 0.5, "tensor": 2}))
+
+
+class Odd(DraftPolicy):
+    """Somebody's policy that answers what it should not."""
+
+    policy: Literal["odd"] = "odd"
+    method: str
+    answer: Any = None
+
+    def build(self, context: PolicyContext) -> Any:
+        answers = {"choose": 3, "limit": 3, self.method: self.answer}
+
+        class Controller(BatchController):
+            per_request = True
+
+            def choose(self, view: Any) -> Any:
+                return answers["choose"]
+
+            def limit(self, history: Any) -> Any:
+                return answers["limit"]
+
+        return Controller()
+
+
+@pytest.fixture
+def odd(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], dict[str, Any]]:
+    """Speculation by a controller that answers something to ``choose`` or to ``limit``."""
+    monkeypatch.setitem(registry._POLICIES["speculation"], "odd", Odd)
+    return lambda method, answer: EAGLE3 | {"controller": {"policy": "odd", "method": method, "answer": answer}}
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "allowed"),
+    [
+        *[("choose", answer, "from 0 to k, which is 3") for answer in (4, 99, -1, 1.5, None, "3", True, 1 << 70)],
+        *[("limit", answer, "from 0 on") for answer in (-1, 1.5, None, "3")],
+    ],
+    ids=lambda value: shorten(value, 20),
+)
+def test_a_controller_that_answers_what_cannot_be_is_named(
+    method: str, answer: Any, allowed: str, base: dict[str, Any], odd: Callable[[str, Any], dict[str, Any]]
+) -> None:
+    base["run"]["requests"] = 2
+    with pytest.raises(ScenarioError) as caught:
+        servetwin.run(drafting(base, odd(method, answer)))
+    error = caught.value
+    assert "the speculation policy 'odd'" in str(error)
+    assert error.path == "cluster.pools.0.speculation.controller"
+    assert str(error.found).startswith(f"{method} returned ") and allowed in str(error.allowed)
+
+
+def test_a_limit_above_all_drafts_is_none(base: dict[str, Any], odd: Callable[[str, Any], dict[str, Any]]) -> None:
+    assert servetwin.run(drafting(base, odd("limit", 1 << 40))).summary()["spec_decode_num_drafts"] > 0
 
 
 # -- on and off, and the same again -------------------------------------------------------------------------------
