@@ -12,7 +12,7 @@ import yaml
 
 import servetwin
 from servetwin.catalog import Catalog
-from servetwin.errors import CapacityError, InputError, ScenarioError, shorten
+from servetwin.errors import CapacityError, CatalogError, InputError, ScenarioError, shorten
 from servetwin.physics.drafting import ModelDrafting, products
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import StepShape
@@ -173,8 +173,32 @@ def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any])
     """Llama-3.1-8B fits on an L4 alone, and not with one head of Medusa for each of eight drafts."""
     base["cluster"] = {"hardware": "l4", "engine": {"max_model_len": 2048}}
     load_it(base)
-    with pytest.raises(CapacityError, match="do not fit"):
+    with pytest.raises(
+        CapacityError, match=r"weights of llama-3.1-8b and of its drafter Medusa of .* do not fit"
+    ) as no:
         load_it(drafting(base, {"method": "medusa", "k": 8, "acceptance": 0.5}))
+    # One matrix of 4,096 × 4,096 for each head, and one of 4,096 × 128,256 [2 B].
+    assert f"{8 * 2 * 4096 * (4096 + 128_256) / 2**30:.1f} GiB of them the drafter's" in str(no.value.found)
+    with pytest.raises(CapacityError) as no:
+        load_it(drafting(base, {"method": "medusa", "k": 30, "acceptance": 0.5}))
+    assert "no tensor degree up to 64 fits: use a smaller drafter" in str(no.value.hint)
+
+
+@pytest.mark.parametrize("in_pools", [False, True])
+def test_fields_of_a_model_that_are_wrong_have_their_place(in_pools: bool, load_it: Load, base: dict[str, Any]) -> None:
+    fields = {"model_type": "llama", "vocab_size": 128_256}
+    speculation = SMALL | {"model": fields}
+    if in_pools:
+        base["cluster"]["pools"] = [{"name": "a"}, {"name": "b", "speculation": speculation}]
+    else:
+        base["cluster"]["speculation"] = speculation
+    with pytest.raises(CatalogError, match="'hidden_size' is missing") as caught:
+        load_it(base)
+    assert caught.value.path == f"cluster.{'pools.1.' if in_pools else ''}speculation.model"
+    base["cluster"] = {"hardware": "h100-sxm", "pools": [{"name": "a"}, {"name": "b", "model": fields}]}
+    with pytest.raises(CatalogError, match="'hidden_size' is missing") as caught:
+        load_it(base)
+    assert caught.value.path == "cluster.pools.1.model"
 
 
 TREE = {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}
@@ -261,6 +285,17 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         EAGLE3 | {"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 5]]}}, "more drafts than may be made",
         ".controller.ranges.0.2",
     ),
+    "ranges that never draft": (
+        EAGLE3 | {"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 0], [10, 99, 0]]}}, "never drafts",
+        ".controller",
+    ),
+    "a schedule that never drafts": (
+        EAGLE3 | {"controller": {"policy": "draft-len-schedule", "schedule": {9: 0}}},
+        "speculation: none is plain decoding", ".controller",
+    ),
+    "a limit that no batch is below": (
+        EAGLE3 | {"controller": {"policy": "disable-by-batch-size", "requests": 1}}, "never drafts", ".controller"
+    ),
     "part of the GPUs": (EAGLE3 | {"tensor": 2}, "shared out like its model, or not at all", ".tensor"),
     "more than may be made, in a field": (
         EAGLE3 | {"controller": {"policy": "draft-len-schedule", "schedule": {"4": 2, "8": 7}}}, "set ",
@@ -296,6 +331,26 @@ def test_what_cannot_be_is_refused_with_its_place(name: str, load_it: Load, base
 def test_what_cannot_be_combined_is_refused(way: str, load_it: Load, base: dict[str, Any]) -> None:
     with pytest.raises(CapacityError, match=f"parallel.{way} cannot be combined"):
         load_it(drafting(base, EAGLE3, parallel={way: 2}))
+
+
+@pytest.mark.parametrize(
+    ("more", "needed"),
+    [
+        ({}, 4), ({"tree": {"nodes": 9}}, 10),
+        ({"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 2]]}}, 3),
+    ],
+)  # fmt: skip
+def test_drafts_that_no_step_can_verify_are_refused(
+    more: dict[str, Any], needed: int, load_it: Load, base: dict[str, Any]
+) -> None:
+    """A token and its drafts need room in the token budget."""
+    base["cluster"]["engine"] = {"max_num_batched_tokens": needed, "max_num_seqs": 2}
+    load_it(drafting(base, EAGLE3 | more))
+    base["cluster"]["engine"]["max_num_batched_tokens"] = needed - 1
+    with pytest.raises(ScenarioError, match=f"{needed - 1} are made, and can never be verified together") as caught:
+        load_it(drafting(base, EAGLE3 | more))
+    assert caught.value.path == "cluster.engine.max_num_batched_tokens"
+    assert f"at least {needed}" in str(caught.value.allowed)
 
 
 @pytest.mark.parametrize("method", ["ngram", "suffix", "medusa"])
