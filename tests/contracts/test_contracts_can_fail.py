@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from servetwin.policies import Kind, Policy, PolicyContext
-from servetwin.policies.speculation import BatchController
+from servetwin.policies.speculation import BatchController, DraftPolicy
 from servetwin.request import Request
 from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract, SpeculationContract
 
@@ -138,6 +138,20 @@ def test_more_drafts_than_there_may_be_fail() -> None:
         _case(
             SpeculationContract, _Speculation(rule=lambda view: view.most + 1)
         ).test_answers_stay_within_what_it_was_given()
+
+
+def test_a_choice_that_was_not_said_fails() -> None:
+    class _Two(DraftPolicy):
+        policy: Literal["two"] = "two"
+
+        def build(self, context: PolicyContext) -> Any:
+            return _Speculation(rule=lambda view: 2).build(context)
+
+        def choices(self, k: int, requests: int) -> set[int]:
+            return {0, k}
+
+    with pytest.raises(AssertionError):
+        _case(SpeculationContract, _Two()).test_chooses_what_it_says_it_may()
 
 
 def test_prices_beyond_the_most_fail() -> None:

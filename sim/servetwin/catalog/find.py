@@ -138,10 +138,15 @@ class Catalog:
     def _read_calibration(self, path: Path) -> Calibration:
         return read_calibration(path, lambda name: self._locate("calibrations", name))
 
-    def model(self, reference: str | Mapping[str, Any]) -> ModelSpec:
-        """A model by name or alias, by the path of a profile or ``config.json``, or inline."""
+    def model(self, reference: str | Mapping[str, Any], place: str = "model") -> ModelSpec:
+        """A model by name or alias, by the path of a profile or ``config.json``, or inline.
+
+        Args:
+            reference: the name, the path or the fields themselves.
+            place: where in the scenario fields stand, for messages.
+        """
         if not isinstance(reference, str):
-            return model_from_mapping(reference, file="the scenario", name="inline", path="model")
+            return model_from_mapping(reference, file="the scenario", name="inline", path=place)
         return self._once("models", reference, read_model)
 
     def model_reference(self, reference: str | Mapping[str, Any]) -> str | Mapping[str, Any]:

@@ -38,6 +38,7 @@ class DraftBatch(DecodeBatch):
         fates: how the drafts fare.
         controller: how many to make; None = always ``most``.
         forecast: predicts the time of steps for the controller.
+        named: the name of the controller's policy and where the scenario says so, for messages.
 
     Attributes:
         most: see above.
@@ -60,6 +61,7 @@ class DraftBatch(DecodeBatch):
         fates: Fates,
         controller: DraftController | None,
         forecast: StepForecast,
+        named: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(block_size, windows)
         self.most = self.drafts = self.next_drafts = most
@@ -68,7 +70,7 @@ class DraftBatch(DecodeBatch):
         self._budget = budget
         self._depth = depth
         self._fates = fates
-        self._control = DraftControl(controller, most, depth, forecast) if controller is not None else None
+        self._control = DraftControl(controller, most, depth, forecast, named) if controller is not None else None
         self.asks = controller is not None
         self.packing = Packing(most, budget + most)
         #: What a request that accepts so many drafts adds to a step.

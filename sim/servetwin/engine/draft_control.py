@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from servetwin.engine.batch import NEVER
 from servetwin.engine.protocols import DraftController, StepForecast
+from servetwin.errors import ScenarioError, shorten
 from servetwin.physics.protocols import OVER
 
 
@@ -31,20 +33,25 @@ class DraftControl:
         most: drafts in a row per request, at most.
         depth: scheduling depth: the outcome of a step is known so many plans later.
         forecast: predicts the time of steps.
+        named: the name of its policy and where the scenario says so, for messages.
 
     Attributes:
         observes: whether the controller wants to know what became of drafts.
         per_request: whether requests have limits of their own.
     """
 
-    __slots__ = ("_asked", "_controller", "_depth", "_forecast", "_most", "_outcomes", "_review", "observes",
+    __slots__ = ("_asked", "_controller", "_depth", "_forecast", "_most", "_named", "_outcomes", "_review", "observes",
                  "per_request")  # fmt: skip
 
-    def __init__(self, controller: DraftController, most: int, depth: int, forecast: StepForecast) -> None:
-        self._controller = controller
+    def __init__(
+        self, controller: DraftController, most: int, depth: int, forecast: StepForecast, named: tuple[str, str]
+    ) -> None:
+        #: What a controller of somebody else answers may be anything.
+        self._controller: Any = controller
         self._most = most
         self._depth = depth
         self._forecast = forecast
+        self._named = named
         self.observes = controller.observes
         self.per_request = controller.per_request
         #: For how many requests the controller was last asked, and in which step it wants to be again.
@@ -61,6 +68,9 @@ class DraftControl:
             context: KV tokens that they have.
             step: its number.
             made: drafts that the step before made.
+
+        Raises:
+            ScenarioError: the controller's answer is no number of drafts that there may be.
         """
         if requests == self._asked and step < self._review:
             return made
@@ -71,8 +81,11 @@ class DraftControl:
             controller.observe(verifying, drafted, accepted)
         self._asked = requests
         self._review = step + controller.review_steps if controller.review_steps else NEVER
-        chosen = controller.choose(_View(self._most, requests, context, self._forecast))
-        return OVER if chosen == 0 and getattr(controller, "over", False) else chosen
+        answer = controller.choose(_View(self._most, requests, context, self._forecast))
+        if type(answer) is not int or not 0 <= answer <= self._most:
+            allowed = f"a whole number from 0 to k, which is {self._most}"
+            raise self._refusal("chooses a number of drafts that there cannot be", "choose", answer, allowed)
+        return OVER if answer == 0 and getattr(controller, "over", False) else answer
 
     def steps_left(self, requests: int, step: int) -> int:
         """How many steps of so many requests can be planned from ``step`` on before the controller is asked."""
@@ -83,5 +96,22 @@ class DraftControl:
         self._outcomes.append((step, verifying, drafted, accepted))
 
     def limit(self, history: list[tuple[int, int]]) -> int:
-        """See ``DraftController``."""
-        return self._controller.limit(history)
+        """See ``DraftController``.
+
+        Raises:
+            ScenarioError: the controller's answer is no limit.
+        """
+        answer = self._controller.limit(history)
+        if type(answer) is not int or answer < 0:
+            allowed = f"a whole number from 0 on; above k, which is {self._most}, there is no limit"
+            raise self._refusal("limits a request to a number of drafts that there cannot be", "limit", answer, allowed)
+        return answer
+
+    def _refusal(self, what: str, method: str, answer: object, allowed: str) -> ScenarioError:
+        """The mistake of a controller, which is not one of this program."""
+        policy, path = self._named
+        found = repr(answer) if isinstance(answer, str) else shorten(answer)
+        return ScenarioError(
+            f"the speculation policy '{policy}' {what}", path=path, found=f"{method} returned {found}",
+            allowed=allowed, hint="servetwin.testing.SpeculationContract tests a policy of one's own",
+        )  # fmt: skip

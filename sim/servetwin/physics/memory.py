@@ -87,6 +87,7 @@ def kv_room(
     model: ModelSpec, gpu: Gpu, *, tensor: int, weights: str, kv_cache: str, gpu_memory_utilization: float,
     max_num_batched_tokens: int, block_size: int, calibration: Calibration, max_num_seqs: int = 1,
     uneven_heads: bool = False, advise: bool = True, drafter_bytes: float = 0.0, drafter_kv_bytes: float = 0.0,
+    drafter: str = "",
 ) -> KvRoom:  # fmt: skip
     """How many KV blocks fit beside the weights.
 
@@ -113,6 +114,7 @@ def kv_room(
         uneven_heads: whether ``tensor`` need not divide the query heads; the rank with most of them counts.
         drafter_bytes: weights of a drafter on the rank [B].
         drafter_kv_bytes: KV cache that it keeps per token [B], in the same blocks.
+        drafter: what it is called, for messages.
         advise: whether an error about weights that do not fit names the smallest degree at which there is room.
 
     Returns:
@@ -125,6 +127,7 @@ def kv_room(
     usable = gpu_memory_utilization * (gpu.memory_bytes - calibration.unavailable_bytes)
     weight_bytes = model.weight_bytes(weights, tensor) + 2.0 * model.vision_parameters / tensor + drafter_bytes
     state = model.state_bytes(tensor)
+    loaded = f"{model.name} and of its drafter {drafter}" if drafter_bytes else model.name
     per_block = block_size * (model.kv_bytes_per_token(kv_cache, tensor) + drafter_kv_bytes)
 
     def overhead_of(seqs: int, tokens: int = max_num_batched_tokens) -> float:
@@ -134,12 +137,13 @@ def kv_room(
 
     least, overhead = overhead_of(1), overhead_of(max_num_seqs)
     if weight_bytes > usable - least:
+        its_share = f", {drafter_bytes / _GIB:.1f} GiB of them the drafter's" if drafter_bytes else ""
         most = bisect_right(
             range(max_num_batched_tokens), 0.0, key=lambda tokens: weight_bytes - usable + overhead_of(1, tokens)
         ) - 1  # fmt: skip
         if most > 0:
             raise CapacityError(
-                f"a step of {max_num_batched_tokens:,} tokens does not fit beside the weights of {model.name} on "
+                f"a step of {max_num_batched_tokens:,} tokens does not fit beside the weights of {loaded} on "
                 f"{tensor} × {gpu.name}",
                 path="max_num_batched_tokens",
                 found=f"{(least - overhead_of(1, 1)) / _GIB:.1f} GiB of activations, room for "
@@ -147,14 +151,14 @@ def kv_room(
                 allowed=f"at most {most:,}, which leaves no room for a KV cache",
             )
         raise CapacityError(
-            f"the weights of {model.name} do not fit on {tensor} × {gpu.name}",
+            f"the weights of {loaded} do not fit on {tensor} × {gpu.name}",
             path="parallel.tensor",
-            found=f"{weight_bytes / _GIB:.1f} GiB per GPU, room for {(usable - least) / _GIB:.1f} GiB",
+            found=f"{weight_bytes / _GIB:.1f} GiB per GPU{its_share}, room for {(usable - least) / _GIB:.1f} GiB",
             hint=_smallest_degree(
                 model, gpu, weights=weights, kv_cache=kv_cache, gpu_memory_utilization=gpu_memory_utilization,
                 max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, calibration=calibration,
                 max_num_seqs=max_num_seqs, uneven_heads=uneven_heads, drafter_bytes=drafter_bytes,
-                drafter_kv_bytes=drafter_kv_bytes,
+                drafter_kv_bytes=drafter_kv_bytes, drafter=drafter,
             ) if advise else None,
         )  # fmt: skip
     room = usable - overhead - weight_bytes
@@ -165,7 +169,7 @@ def kv_room(
         ) - 1  # fmt: skip
         raise CapacityError(
             f"the {'states' if state else 'logits'} of {max_num_seqs} requests do not fit beside the weights of "
-            f"{model.name} on {tensor} × {gpu.name}",
+            f"{loaded} on {tensor} × {gpu.name}",
             path="max_num_seqs",
             found=f"{state / _MIB + (overhead - least) / max_num_seqs / _MIB:.1f} MiB per request and GPU, "
             f"room for {(usable - least - weight_bytes) / _GIB:.1f} GiB",
@@ -181,14 +185,14 @@ def kv_room(
         most = int(room // (2 * per_block / block_size))
         if most >= _USUAL_BLOCK:
             raise CapacityError(
-                f"two KV blocks of {block_size:,} tokens do not fit beside the weights of {model.name} on "
+                f"two KV blocks of {block_size:,} tokens do not fit beside the weights of {loaded} on "
                 f"{tensor} × {gpu.name}, and one of them stays empty",
                 path="block_size",
                 found=block_size,
                 allowed=f"at most {most:,}; engines have {_USUAL_BLOCK}",
             )
         raise CapacityError(
-            f"no KV block fits beside the weights of {model.name} on {tensor} × {gpu.name}",
+            f"no KV block fits beside the weights of {loaded} on {tensor} × {gpu.name}",
             path="gpu_memory_utilization",
             found=f"{room / _GIB:.2f} GiB left, {per_block / _GIB:.4f} GiB per block",
             hint="raise gpu_memory_utilization, or share the model out over more GPUs",
@@ -257,5 +261,6 @@ def _smallest_degree(model: ModelSpec, gpu: Gpu, **settings: Any) -> str:
                 smaller = f"tensor: {degree} fits with a lower {error.path}"
             continue
         return f"tensor: {degree} is the smallest degree that fits" + (f"; {smaller}" if smaller else "")
-    none = "no tensor degree up to 64 fits: use a GPU with more memory or weights of lower precision"
+    smaller_drafter = "a smaller drafter, " if settings["drafter_bytes"] else ""
+    none = f"no tensor degree up to 64 fits: use {smaller_drafter}a GPU with more memory or weights of lower precision"
     return smaller or none

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from servetwin.specs.drafter import HEADS, LOOKUP, PARALLEL, DrafterSpec
 
 if TYPE_CHECKING:
     from servetwin.scenario.pools import PoolParts
-    from servetwin.scenario.schema import Pool
+    from servetwin.scenario.schema import EngineOptions, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _drafter(speculation: Speculation, model: ModelSpec, path: str, catalog: Cat
                 f"{name} needs a model that drafts", path=f"{path}.model", found=None,
                 allowed="a small model with the same vocabulary, by name or by the path of its config.json",
             )  # fmt: skip
-        small = catalog.model(named)
+        small = catalog.model(named, f"{path}.model")
         if small.vocab != model.vocab:
             raise CapacityError(
                 f"{small.name} cannot draft for {model.name}: their vocabularies differ", path=f"{path}.model",
@@ -154,10 +156,50 @@ def check_speculation(pool: Pool, drafter: PoolDrafter, path: str) -> None:
                 path=".".join(map(str, (path, "controller", *field))), found=count,
                 allowed=f"at most k, which is {speculation.k}", hint=f"set {path}.k to {max(counts.values())}",
             )  # fmt: skip
+    if set(possible_drafts(speculation)) == {0}:
+        raise ScenarioError(
+            "the controller never drafts", path=f"{path}.controller", found=controller.model_dump(exclude_unset=True),
+            allowed="one that drafts at some batch size", hint=f"{path}: none is plain decoding",
+        )  # fmt: skip
     if drafter.spec.model is None and speculation.tensor not in (None, 1):
         raise ScenarioError(
             f"tensor has no effect: {speculation.method} has no drafter to share out", path=f"{path}.tensor",
             found=speculation.tensor, allowed="left out",
+        )  # fmt: skip
+
+
+def possible_drafts(speculation: Speculation, requests: int = sys.maxsize) -> Collection[int]:
+    """Every number of drafts in a row that a request may get; nobody knows what a plug-in does.
+
+    Args:
+        speculation: who drafts, and who decides.
+        requests: the most requests that a step has.
+    """
+    controller = speculation.controller
+    if isinstance(controller, DraftPolicy):
+        return controller.choices(speculation.k, requests)
+    return range(speculation.k + 1)
+
+
+def check_verification(speculation: Speculation, engine: EngineOptions, path: str, named: bool) -> None:
+    """Refuse drafts that are made, and that no step has room for.
+
+    Args:
+        speculation: who drafts.
+        engine: the engine's options, filled in.
+        path: of the pool, for messages.
+        named: whether the scenario itself says how many tokens a step has.
+
+    Raises:
+        ScenarioError: a step has fewer tokens than one request has to verify.
+    """
+    budget = engine.max_num_batched_tokens or 0
+    drafts = speculation.nodes if speculation.tree is not None else max(possible_drafts(speculation))
+    if budget < 1 + drafts:
+        raise ScenarioError(
+            f"a step has no room for the drafts of one request: {drafts} are made, and can never be verified together",
+            path=f"{path}.engine.max_num_batched_tokens" if named else f"{path}.speculation", found=budget,
+            allowed=f"a token budget of at least {1 + drafts}: a token and its drafts; or fewer drafts",
         )  # fmt: skip
 
 

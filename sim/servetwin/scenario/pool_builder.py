@@ -202,6 +202,7 @@ class PoolBuilder:
             settings.block_size, priced.step_time.windows, speculation.k, speculation.nodes, drafter.lookahead,
             settings.max_num_batched_tokens, settings.depth, fates,
             None if getattr(policy, "constant", False) else policy.build(context), priced.steps.forecast,
+            (policy.policy, f"cluster.pools.{self._index}.speculation.controller"),
         )  # fmt: skip
 
     def meta(self, first_replica: int) -> PoolMeta:

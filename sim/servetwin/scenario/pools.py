@@ -93,6 +93,7 @@ class PoolParts:
         if self.drafter is not None:
             settings["drafter_bytes"] = self.drafter.weight_bytes
             settings["drafter_kv_bytes"] = self.drafter.kv_bytes
+            settings["drafter"] = self.drafter.spec.name
         with placed_in(place, self.most, len(self.stages) * self.context):
             try:
                 return stage_rooms(self.stages, self.tensor, **settings)
@@ -149,7 +150,7 @@ def pool_parts(scenario: Scenario, pool: Pool, place: str, catalog: Catalog) -> 
         raise ScenarioError(
             "the field 'hardware' is missing", path="cluster.hardware", allowed=catalog.names("hardware")
         )
-    model = catalog.model(reference)
+    model = catalog.model(reference, "model" if pool.model is None else f"{place}.model")
     weights = pool.precision.weights or "auto"
     kv_cache = pool.precision.kv_cache or "auto"
     _check_precision(weights, WEIGHT_DTYPES, f"{place}.precision.weights")

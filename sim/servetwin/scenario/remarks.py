@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from servetwin.acceptance.spec import Recorded
+from servetwin.scenario.drafters import possible_drafts
 from servetwin.scenario.engines import NEWEST, OVERLAPPED, version_number
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.schema import Scenario
@@ -247,6 +248,21 @@ def _drafters(_: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
             )
 
 
+def _controllers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    """Policies of speculation that have nothing to decide in steps of as many requests as an engine runs."""
+    for index, pool in enumerate(scenario.cluster.pools):
+        speculation, place = pool.speculation, f"cluster.pools.{index}.speculation"
+        if speculation is None or getattr(speculation.controller, "constant", False):
+            continue
+        policy, k, seats = speculation.controller.policy, speculation.k, pool.engine.max_num_seqs or 1
+        found, anywhere = (set(possible_drafts(speculation, *most)) for most in ((seats,), ()))
+        where = "" if found == anywhere else f" in steps of at most max_num_seqs = {seats:,} requests"
+        if found == {k}:
+            yield f"{place}.controller {policy} has no effect: it always drafts k = {k} tokens{where}"
+        elif found == {0}:
+            yield f"{place} has no effect: {policy} never drafts{where}"
+
+
 def _stragglers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     yield from mixed_faults(scenario.cluster.stragglers, scenario.cluster.pools)
 
@@ -269,5 +285,6 @@ REMARKS = (
     Remark("memory-option-idle", _memory),
     Remark("parallel-gains", _parallel),
     Remark("drafter-assumed", _drafters),
+    Remark("controller-decides-nothing", _controllers),
     Remark("stragglers-of-many-kinds", _stragglers),
 )

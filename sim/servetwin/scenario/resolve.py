@@ -9,7 +9,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
-from servetwin.scenario.drafters import check_speculation, resolve_speculation
+from servetwin.scenario.drafters import check_speculation, check_verification, resolve_speculation
 from servetwin.scenario.engines import (
     CALIBRATIONS,
     EngineDefaults,
@@ -140,6 +140,8 @@ def _resolve_pool(
             "speculation": resolve_speculation(pool, parts, f"{place}.speculation", catalog),
         }
     )
+    if pool.speculation is not None:
+        check_verification(pool.speculation, filled.engine, place, pool.engine.max_num_batched_tokens is not None)
     idle = idle_options(filled, scenario)
     if idle:
         reset = {field: EngineOptions.model_fields[field].default for field in idle}

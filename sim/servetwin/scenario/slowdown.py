@@ -12,15 +12,16 @@ _Constants = TypeVar("_Constants", KernelConstants, ProductCurve, ExpertsCurve, 
 
 _Latencies = tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
 
-_NOT_IN_STEPS = ("front_end_s",)
-"""Times of a calibration that are no part of a step; those per token and per request are not either."""
+NOT_IN_STEPS = ("front_end_s", "front_end_s_per_token", "output_s_per_request")
+"""Times of a calibration that are no part of a step: a request's way to the waiting queue and its tokens' way out."""
 
 
 def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, Calibration]:
     """A GPU and constants whose every step takes ``factor`` times as long.
 
     All rates are divided and all times multiplied, so that the prices keep their exact form: rounding a
-    finished price would break the rule that equal steps differ by a constant.
+    finished price would break the rule that equal steps differ by a constant. What is no part of a step
+    takes as long as before: a request's way to the waiting queue and its tokens' way out (``NOT_IN_STEPS``).
 
     >>> from servetwin.catalog.find import Catalog
     >>> gpu = Catalog().gpu("h100-sxm")
@@ -41,7 +42,7 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
     times = {
         field.name: getattr(calibration, field.name) * factor
         for field in fields(calibration)
-        if field.name.endswith("_s") and field.name not in (*_NOT_IN_STEPS, "sampling_s")
+        if is_time(field.name) and field.name not in (*NOT_IN_STEPS, "sampling_s")
     }
     slow_calibration = replace(
         calibration,
@@ -50,6 +51,15 @@ def slow_down(gpu: Gpu, calibration: Calibration, factor: float) -> tuple[Gpu, C
         kernels=tuple((name, _slow_kernels(kernels, factor)) for name, kernels in calibration.kernels),
     )
     return slow_gpu, slow_calibration
+
+
+def is_time(name: str) -> bool:
+    """Whether a constant of this name is a time, or one for each of something.
+
+    >>> [is_time(name) for name in ("step_s", "scheduling_s_per_request", "hbm_bytes_per_s", "launch")]
+    [True, True, False, False]
+    """
+    return not name.endswith("_per_s") and (name.endswith("_s") or "_s_per_" in name)
 
 
 def slow_span(span: Span | None, factor: float) -> Span | None:
@@ -82,7 +92,5 @@ def _slow_kernels(kernels: KernelConstants, factor: float) -> KernelConstants:
 
 def _slow_times(constants: _Constants, factor: float) -> _Constants:
     """The same with every field that is a time multiplied."""
-    times = {
-        field.name: getattr(constants, field.name) * factor for field in fields(constants) if field.name.endswith("_s")
-    }
+    times = {field.name: getattr(constants, field.name) * factor for field in fields(constants) if is_time(field.name)}
     return replace(constants, **times)

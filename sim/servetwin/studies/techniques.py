@@ -39,12 +39,16 @@ class Technique(ABC):
         """What the scenario has without it and with it, for people."""
 
     @abstractmethod
-    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
         """The overrides that make a scenario do it, or do without.
 
         Args:
             scenario: the resolved scenario as the user gave it; where it does it in a way of its own, that is ``on``.
             on: whether to do it.
+            before: the overrides of techniques that were switched before.
+
+        Returns:
+            The overrides; none where it needs something that is switched off.
 
         Raises:
             ScenarioError: the scenario does not say how to do it, and there is no usual way.
@@ -77,7 +81,7 @@ class PoolSetting(Technique):
             on = f"the scenario's own, else {self.on}"
         return f"`{field}: {_yaml(self.off)}`", f"`{_yaml(on)}`" if isinstance(on, bool) else on
 
-    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
         """One override a pool, so that none is overruled."""
         overrides = []
         for path, own in _in_pools(scenario, self.field):
@@ -107,7 +111,7 @@ class PolicyChoice(Technique):
         """The two policies."""
         return f"`{self.off}`", "the scenario's own policy"
 
-    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
         """The scenario's own policy, or the plainest."""
         overrides = []
         places = _in_pools(scenario, self.field) if self.of_pools else [(self.field, getattr(scenario, self.field))]
@@ -128,17 +132,20 @@ class DraftControl(Technique):
         """The two controllers."""
         return "`fixed`", "the scenario's own controller"
 
-    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
         """All of the speculation, with one controller or the other: a part of it says nothing by itself."""
+        drafting = [(path, own) for path, own in _in_pools(scenario, "speculation") if own is not None]
+        for _, own in drafting:
+            if on and own.controller.policy == "fixed":
+                raise _not_said(self.name, "cluster.speculation.controller", own.controller.policy)
+        if not drafting:
+            raise _not_said(self.name, "cluster.speculation.controller", None)
         overrides = []
-        for path, own in _in_pools(scenario, "speculation"):
-            controller = None if own is None else own.controller.policy
-            if controller is None or (on and controller == "fixed"):
-                raise _not_said(self.name, "cluster.speculation.controller", controller)
-            written = _written(own)
-            overrides.append(
-                self._override(on, path, written if on else {**written, "controller": {"policy": "fixed"}})
-            )
+        for path, own in drafting:
+            present = _so_far(path, own, before)
+            if present is not None:
+                changed = present if on else {**present, "controller": {"policy": "fixed"}}
+                overrides.append(self._override(on, path, changed))
         return overrides
 
 
@@ -151,8 +158,8 @@ class TensorParallelism(Technique):
         """Off, there are as many GPUs."""
         return "`tensor: 1`, and as many times the replicas", "the scenario's own"
 
-    def switched(self, scenario: Scenario, on: bool) -> list[Override]:
-        """Off: every GPU is a replica of its own."""
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
+        """Off: every GPU is a replica of its own, with all of a drafter."""
         overrides = []
         for pool in scenario.cluster.pools:
             tensor, replicas = pool.parallel.tensor, pool.replicas or 1
@@ -163,6 +170,10 @@ class TensorParallelism(Technique):
                 self._override(on, f"{path}.parallel.tensor", tensor if on else 1),
                 self._override(on, f"{path}.replicas", replicas if on else replicas * tensor),
             ]
+            if not on and pool.speculation is not None and pool.speculation.tensor not in (None, 1):
+                drafts = _so_far(f"{path}.speculation", pool.speculation, before)
+                if drafts is not None:
+                    overrides.append(self._override(on, f"{path}.speculation", {**drafts, "tensor": 1}))
         return overrides
 
 
@@ -170,6 +181,13 @@ def _in_pools(scenario: Scenario, field: str) -> list[tuple[str, Any]]:
     """The path of a field in each pool, and its value there."""
     of = attrgetter(field)
     return [(f"cluster.pools.{pool.name}.{field}", of(pool)) for pool in scenario.cluster.pools]
+
+
+def _so_far(path: str, own: BaseModel, before: Sequence[Override]) -> dict[str, Any] | None:
+    """What the techniques that were switched before leave at a path, as a file would hold it; None = nothing."""
+    values = [override.value for override in before if override.path == path]
+    found: dict[str, Any] | None = values[-1] if values else _written(own)
+    return found
 
 
 def _written(value: Any) -> Any:

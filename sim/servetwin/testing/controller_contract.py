@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from unittest import SkipTest
 
 from servetwin.engine.protocols import DraftController
+from servetwin.policies.speculation import DraftPolicy
 from servetwin.testing.doubles import FakeDraftView
 from servetwin.testing.policy_contracts import PolicyContract, context
 
@@ -39,6 +40,13 @@ class SpeculationContract(PolicyContract):
             for answer in self._answers(most, seed=most):
                 assert type(answer) is int
                 assert 0 <= answer <= most, f"{answer} drafts, where at most {most} are possible"
+
+    def test_chooses_what_it_says_it_may(self) -> None:
+        """Every answer is one of the policy's ``choices``, by which scenarios find policies without effect."""
+        if not isinstance(self.policy, DraftPolicy):
+            raise SkipTest("the policy does not say what it may choose")
+        for most in self.mosts:
+            assert set(self._answers(most, seed=most)) <= set(self.policy.choices(most, max(_SIZES)))
 
     def test_the_same_past_gives_the_same_answers(self) -> None:
         """Two controllers that see the same answer alike: nothing is random, nothing is shared."""

@@ -30,6 +30,8 @@ PURE_STATES = {
     "conv_kernel": 4, "expand": 2, "time_step_rank": 16, "intermediate_size": 512, "max_position_embeddings": 2_048,
 }  # fmt: skip
 
+DRAFTS = {"method": "eagle", "acceptance": 0.8}
+
 #: Remarks that cannot come alone.
 COMPANY = {"states-and-prefixes": ["model-approximated"]}
 
@@ -83,6 +85,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"speculation": {"method": "mtp", "k": 1, "acceptance": 0.8}}},
         "nothing is known of a module for multi-token prediction",
     ),
+    "controller-decides-nothing": (
+        {"cluster": {"speculation": {**DRAFTS, "k": 1, "controller": "ema-tiers"}}},
+        "cluster.pools.0.speculation.controller ema-tiers has no effect: it always drafts k = 1 tokens (check",
+    ),
     "parallel-gains": (
         {"cluster": {"parallel": {"context": 2}}},
         "cluster.pools.0.parallel.context 2 shares out prompts only",
@@ -115,6 +121,7 @@ QUIET: dict[str, dict[str, Any]] = {
     "stragglers-of-many-kinds": {
         "cluster": {"parallel": {"tensor": 2}, "stragglers": [{"flops": 0.5}, {"gpu": 1, "flops": 0.9}]}
     },
+    "controller-decides-nothing": {"cluster": {"speculation": {**DRAFTS, "k": 2, "controller": "ema-tiers"}}},
     "parallel-gains": {"cluster": {"parallel": {"tensor": 3, "uneven_heads": True}}},
 }
 
@@ -186,6 +193,38 @@ def test_priorities_that_nobody_looks_at_name_the_policy_in_use(base: dict[str, 
 )
 def test_other_options_without_effect(change: dict[str, Any], words: str, base: dict[str, Any]) -> None:
     assert any(words in text for text in warnings_of(base, change))
+
+
+@pytest.mark.parametrize(
+    ("controller", "words"),
+    [
+        (
+            {"policy": "per-request", "least": 3},
+            ".controller per-request has no effect: it always drafts k = 3 tokens (",
+        ),
+        ({"policy": "disable-when-low", "window": 9, "threshold": 0}, "disable-when-low has no effect"),
+        ({"policy": "by-batch-size", "ranges": [[1, 9, 3], [10, 99, 3]]}, "it always drafts k = 3 tokens ("),
+        (
+            {"policy": "disable-by-batch-size", "requests": 65},
+            ".controller disable-by-batch-size has no effect: it always drafts k = 3 tokens in steps of at most "
+            "max_num_seqs = 64 requests (",
+        ),
+        ({"policy": "draft-len-schedule", "schedule": {64: 3}}, "k = 3 tokens in steps of at most max_num_seqs = 64"),
+        (
+            {"policy": "by-batch-size", "ranges": [[1, 64, 0], [65, 99, 3]]},
+            "cluster.pools.0.speculation has no effect: by-batch-size never drafts in steps of at most max_num_seqs",
+        ),
+        ({"policy": "per-request"}, ""),
+        ({"policy": "goodput"}, ""),
+        ({"policy": "disable-by-batch-size", "requests": 64}, ""),
+        ({"policy": "by-batch-size", "ranges": [[1, 9, 2]]}, ""),
+        ("fixed", ""),
+    ],
+)
+def test_controllers_without_effect(controller: Any, words: str, base: dict[str, Any]) -> None:
+    cluster = {"engine": {"max_num_seqs": 64}, "speculation": {**DRAFTS, "k": 3, "controller": controller}}
+    found = warnings_of(base, {"cluster": cluster})
+    assert len(found) == bool(words) and all(words in text for text in found)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from servetwin.scenario.build import build
 from servetwin.scenario.load import LoadedScenario, load_scenario, validate_mapping
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.run import RunInterrupted
-from servetwin.scenario.slowdown import slow_down
+from servetwin.scenario.slowdown import NOT_IN_STEPS, slow_down
 
 Load = Callable[..., LoadedScenario]
 
@@ -226,6 +227,33 @@ def test_slowdown_multiplies_every_step() -> None:
             # Every coefficient is rounded to a picosecond of its own: far below a part in a million.
             assert slow.total_ps == pytest.approx(3 * fast.total_ps, rel=1e-6)
             assert slow.growth_ps == pytest.approx(3 * fast.growth_ps, rel=1e-4, abs=10)
+
+
+NO_TIMES = {
+    "name", "engine", "base", "roofline_power", "tile_attention", "element_wise", "expert_overlap", "link_efficiency",
+    "send_efficiency", "across_efficiency", "across_duplex", "launch", "experts_launch", "all_reduce",
+    "unavailable_bytes", "overhead_bytes", "collectives_bytes", "architectures", "sources",
+}  # fmt: skip
+"""Fields of a calibration that say what it is, shares and multiples, and memory."""
+
+
+def test_a_slowdown_leaves_out_no_time_of_a_step() -> None:
+    """Every field of a calibration is three times as long, or one of those that are known to stay as they are."""
+    gpu, calibration = Catalog().gpu("h100-sxm"), Catalog().calibration("default")
+    times = {field.name: 1.5 for field in fields(calibration) if field.type == "float"}
+    plain = replace(calibration, **times)
+    _, slow = slow_down(gpu, plain, 3.0)
+    stays = {field.name for field in fields(plain) if getattr(slow, field.name) == getattr(plain, field.name)}
+    assert stays == NO_TIMES | set(NOT_IN_STEPS)
+    assert {getattr(slow, name) for name in times.keys() - stays} == {4.5}
+
+
+def test_a_slowdown_slows_a_synchronous_scheduler_for_each_request(base: dict[str, Any]) -> None:
+    base["cluster"]["engine"] = {"async_scheduling": False}
+    base["workload"] |= {"arrivals": {"process": "all-at-once"}, "outputs": 50}
+    plain = servetwin.run(base, run__requests=200).summary()
+    slow = servetwin.run(base, run__requests=200, cluster__slowdown=8.0).summary()
+    assert slow["tpot_ms.mean"] == pytest.approx(8 * plain["tpot_ms.mean"], rel=0.01)
 
 
 def test_slowdown_makes_latencies_longer(base: dict[str, Any]) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 
 import servetwin
 from servetwin.catalog import Catalog
-from servetwin.errors import CapacityError, InputError, ScenarioError
+from servetwin.errors import CapacityError, CatalogError, InputError, ScenarioError, shorten
 from servetwin.physics.drafting import ModelDrafting, products
 from servetwin.physics.overheads import Machine
 from servetwin.physics.protocols import StepShape
 from servetwin.physics.step_time import RooflineStepTime
+from servetwin.policies import PolicyContext, registry
+from servetwin.policies.speculation import BatchController, DraftPolicy
 from servetwin.scenario.build import build
 from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.load import LoadedScenario, load
@@ -171,8 +173,32 @@ def test_drafts_that_do_not_fit_are_refused(load_it: Load, base: dict[str, Any])
     """Llama-3.1-8B fits on an L4 alone, and not with one head of Medusa for each of eight drafts."""
     base["cluster"] = {"hardware": "l4", "engine": {"max_model_len": 2048}}
     load_it(base)
-    with pytest.raises(CapacityError, match="do not fit"):
+    with pytest.raises(
+        CapacityError, match=r"weights of llama-3.1-8b and of its drafter Medusa of .* do not fit"
+    ) as no:
         load_it(drafting(base, {"method": "medusa", "k": 8, "acceptance": 0.5}))
+    # One matrix of 4,096 × 4,096 for each head, and one of 4,096 × 128,256 [2 B].
+    assert f"{8 * 2 * 4096 * (4096 + 128_256) / 2**30:.1f} GiB of them the drafter's" in str(no.value.found)
+    with pytest.raises(CapacityError) as no:
+        load_it(drafting(base, {"method": "medusa", "k": 30, "acceptance": 0.5}))
+    assert "no tensor degree up to 64 fits: use a smaller drafter" in str(no.value.hint)
+
+
+@pytest.mark.parametrize("in_pools", [False, True])
+def test_fields_of_a_model_that_are_wrong_have_their_place(in_pools: bool, load_it: Load, base: dict[str, Any]) -> None:
+    fields = {"model_type": "llama", "vocab_size": 128_256}
+    speculation = SMALL | {"model": fields}
+    if in_pools:
+        base["cluster"]["pools"] = [{"name": "a"}, {"name": "b", "speculation": speculation}]
+    else:
+        base["cluster"]["speculation"] = speculation
+    with pytest.raises(CatalogError, match="'hidden_size' is missing") as caught:
+        load_it(base)
+    assert caught.value.path == f"cluster.{'pools.1.' if in_pools else ''}speculation.model"
+    base["cluster"] = {"hardware": "h100-sxm", "pools": [{"name": "a"}, {"name": "b", "model": fields}]}
+    with pytest.raises(CatalogError, match="'hidden_size' is missing") as caught:
+        load_it(base)
+    assert caught.value.path == "cluster.pools.1.model"
 
 
 TREE = {"method": "eagle", "tensor": 1, "tree": {"nodes": 9, "branching": 4}}
@@ -260,6 +286,17 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         EAGLE3 | {"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 5]]}}, "more drafts than may be made",
         ".controller.ranges.0.2",
     ),
+    "ranges that never draft": (
+        EAGLE3 | {"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 0], [10, 99, 0]]}}, "never drafts",
+        ".controller",
+    ),
+    "a schedule that never drafts": (
+        EAGLE3 | {"controller": {"policy": "draft-len-schedule", "schedule": {9: 0}}},
+        "speculation: none is plain decoding", ".controller",
+    ),
+    "a limit that no batch is below": (
+        EAGLE3 | {"controller": {"policy": "disable-by-batch-size", "requests": 1}}, "never drafts", ".controller"
+    ),
     "part of the GPUs": (EAGLE3 | {"tensor": 2}, "shared out like its model, or not at all", ".tensor"),
     "more than may be made, in a field": (
         EAGLE3 | {"controller": {"policy": "draft-len-schedule", "schedule": {"4": 2, "8": 7}}}, "set ",
@@ -297,11 +334,84 @@ def test_what_cannot_be_combined_is_refused(way: str, load_it: Load, base: dict[
         load_it(drafting(base, EAGLE3, parallel={way: 2}))
 
 
+@pytest.mark.parametrize(
+    ("more", "needed"),
+    [
+        ({}, 4), ({"tree": {"nodes": 9}}, 10),
+        ({"controller": {"policy": "by-batch-size", "ranges": [[1, 9, 2]]}}, 3),
+    ],
+)  # fmt: skip
+def test_drafts_that_no_step_can_verify_are_refused(
+    more: dict[str, Any], needed: int, load_it: Load, base: dict[str, Any]
+) -> None:
+    """A token and its drafts need room in the token budget."""
+    base["cluster"]["engine"] = {"max_num_batched_tokens": needed, "max_num_seqs": 2}
+    load_it(drafting(base, EAGLE3 | more))
+    base["cluster"]["engine"]["max_num_batched_tokens"] = needed - 1
+    with pytest.raises(ScenarioError, match=f"{needed - 1} are made, and can never be verified together") as caught:
+        load_it(drafting(base, EAGLE3 | more))
+    assert caught.value.path == "cluster.engine.max_num_batched_tokens"
+    assert f"at least {needed}" in str(caught.value.allowed)
+
+
 @pytest.mark.parametrize("method", ["ngram", "suffix", "medusa"])
 def test_nothing_is_shared_out_where_no_model_drafts(method: str, load_it: Load, base: dict[str, Any]) -> None:
     base["cluster"]["parallel"] = {"tensor": 2}
     with pytest.raises(ScenarioError, match=f"tensor has no effect: {method}"):
         load_it(drafting(base, {"method": method, "acceptance": 0.5, "tensor": 2}))
+
+
+class Odd(DraftPolicy):
+    """Somebody's policy that answers what it should not."""
+
+    policy: Literal["odd"] = "odd"
+    method: str
+    answer: Any = None
+
+    def build(self, context: PolicyContext) -> Any:
+        answers = {"choose": 3, "limit": 3, self.method: self.answer}
+
+        class Controller(BatchController):
+            per_request = True
+
+            def choose(self, view: Any) -> Any:
+                return answers["choose"]
+
+            def limit(self, history: Any) -> Any:
+                return answers["limit"]
+
+        return Controller()
+
+
+@pytest.fixture
+def odd(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], dict[str, Any]]:
+    """Speculation by a controller that answers something to ``choose`` or to ``limit``."""
+    monkeypatch.setitem(registry._POLICIES["speculation"], "odd", Odd)
+    return lambda method, answer: EAGLE3 | {"controller": {"policy": "odd", "method": method, "answer": answer}}
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "allowed"),
+    [
+        *[("choose", answer, "from 0 to k, which is 3") for answer in (4, 99, -1, 1.5, None, "3", True, 1 << 70)],
+        *[("limit", answer, "from 0 on") for answer in (-1, 1.5, None, "3")],
+    ],
+    ids=lambda value: shorten(value, 20),
+)
+def test_a_controller_that_answers_what_cannot_be_is_named(
+    method: str, answer: Any, allowed: str, base: dict[str, Any], odd: Callable[[str, Any], dict[str, Any]]
+) -> None:
+    base["run"]["requests"] = 2
+    with pytest.raises(ScenarioError) as caught:
+        servetwin.run(drafting(base, odd(method, answer)))
+    error = caught.value
+    assert "the speculation policy 'odd'" in str(error)
+    assert error.path == "cluster.pools.0.speculation.controller"
+    assert str(error.found).startswith(f"{method} returned ") and allowed in str(error.allowed)
+
+
+def test_a_limit_above_all_drafts_is_none(base: dict[str, Any], odd: Callable[[str, Any], dict[str, Any]]) -> None:
+    assert servetwin.run(drafting(base, odd("limit", 1 << 40))).summary()["spec_decode_num_drafts"] > 0
 
 
 # -- on and off, and the same again -------------------------------------------------------------------------------

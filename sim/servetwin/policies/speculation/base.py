@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from servetwin.policies.registry import Kind, Policy
@@ -19,8 +19,11 @@ class DraftPolicy(Policy):
         all_or_nothing: whether it chooses ``k`` or 0, so that it may decide about trees, which have one size.
 
     >>> from servetwin.policies.speculation import ByBatchSize
-    >>> ByBatchSize(ranges=[[1, 64, 3], [65, 512, 0]]).counts()
+    >>> policy = ByBatchSize(ranges=[[1, 64, 3], [65, 512, 0]])
+    >>> policy.counts()
     {('ranges', 0, 2): 3, ('ranges', 1, 2): 0}
+    >>> policy.choices(k=3, requests=48)
+    {3}
     """
 
     kind: ClassVar[Kind] = "speculation"
@@ -30,6 +33,15 @@ class DraftPolicy(Policy):
     def counts(self) -> Mapping[tuple[str | int, ...], int]:
         """Every number of drafts per request that its fields name [tokens], by the path of the field."""
         return {}
+
+    def choices(self, k: int, requests: int) -> Collection[int]:
+        """Every number of drafts that a request may get [tokens], by which a scenario finds policies without effect.
+
+        Args:
+            k: the most tokens that may be drafted per request.
+            requests: the most requests that a step has.
+        """
+        return range(k + 1)
 
 
 class BatchController:

@@ -67,6 +67,10 @@ class ByBatchSize(DraftPolicy):
         """The K of every range [tokens]."""
         return {("ranges", place, 2): entry[2] for place, entry in enumerate(self.ranges)}
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """The K of the ranges that steps can reach [tokens]."""
+        return {min(most, k) for low, _, most in self.ranges if low <= requests}
+
     def build(self, context: PolicyContext) -> TableController:
         """A controller for one engine."""
         return TableController([low for low, _, _ in self.ranges], [k for _, _, k in self.ranges])

@@ -35,6 +35,10 @@ class DisableByBatchSize(DraftPolicy):
     policy: Literal["disable-by-batch-size"] = "disable-by-batch-size"
     requests: PositiveInt
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """``k`` below the limit, none from it on [tokens]."""
+        return {*([k] if self.requests > 1 else []), *([0] if requests >= self.requests else [])}
+
     def build(self, context: PolicyContext) -> ThresholdController:
         """A controller for one engine."""
         return ThresholdController(self.requests)

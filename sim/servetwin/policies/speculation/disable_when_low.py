@@ -44,6 +44,10 @@ class DisableWhenLow(DraftPolicy):
     window: PositiveInt
     threshold: Annotated[float, Field(ge=0, strict=False)]
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """``k``, and none once too little was accepted [tokens]: no mean is below a threshold of 0."""
+        return {k, 0} if self.threshold else {k}
+
     def build(self, context: PolicyContext) -> GateController:
         """A controller for one engine."""
         return GateController(self.window, self.threshold)

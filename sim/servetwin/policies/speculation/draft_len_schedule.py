@@ -50,6 +50,13 @@ class DraftLenSchedule(DraftPolicy):
         """The K of every batch size [tokens]."""
         return {("schedule", size): k for size, k in self.schedule.items()}
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """The K of the bounds that steps can reach, and none beyond the last [tokens]."""
+        begins = [1, *(size + 1 for size in self.schedule)]
+        return {
+            min(most, k) for begin, most in zip(begins, (*self.schedule.values(), 0), strict=True) if begin <= requests
+        }
+
     def build(self, context: PolicyContext) -> BoundsController:
         """A controller for one engine."""
         return BoundsController(self.schedule)

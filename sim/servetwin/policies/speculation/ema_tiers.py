@@ -68,6 +68,15 @@ class EmaTiers(DraftPolicy):
         found: dict[tuple[str | int, ...], int] = {("tiers", place): k for place, k in enumerate(self.tiers or ())}
         return found if self.start is None else {**found, ("start",): self.start}
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """The tiers [tokens]."""
+        return {min(tier, k) for tier in self.reachable(k)}
+
+    def reachable(self, k: int) -> list[int]:
+        """The tiers in order, the first of them included, where ``k`` drafts are possible [tokens]."""
+        tiers = set(self.tiers or [tier for tier in (*_TIERS, k) if tier <= k])
+        return sorted(tiers if self.start is None else {*tiers, self.start})
+
     def build(self, context: PolicyContext) -> EmaController:
         """A controller for one engine."""
         return EmaController(self)
@@ -105,11 +114,8 @@ class EmaController(BatchController):
 
     def _begin(self, most: int) -> None:
         policy = self._policy
-        tiers = set(policy.tiers or [tier for tier in (*_TIERS, most) if tier <= most])
-        if policy.start is not None:
-            tiers.add(policy.start)
-        self._tiers = sorted(tiers)
-        self._place = len(tiers) // 2 if policy.start is None else self._tiers.index(policy.start)
+        self._tiers = policy.reachable(most)
+        self._place = len(self._tiers) // 2 if policy.start is None else self._tiers.index(policy.start)
         self._average = float(self._tiers[self._place] - 1)
 
     def _review(self) -> None:

@@ -26,6 +26,10 @@ class Fixed(DraftPolicy):
     all_or_nothing: ClassVar[bool] = True
     policy: Literal["fixed"] = "fixed"
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """Only ``k`` [tokens]."""
+        return {k}
+
     def build(self, context: PolicyContext) -> FixedController:
         """A controller for one engine."""
         return FixedController()

@@ -55,6 +55,10 @@ class PerRequest(DraftPolicy):
         """The fewest drafts [tokens]."""
         return {("least",): self.least}
 
+    def choices(self, k: int, requests: int) -> set[int]:
+        """From the fewest on [tokens]."""
+        return set(range(self.least, k + 1))
+
     def build(self, context: PolicyContext) -> RequestController:
         """A controller for one engine."""
         return RequestController(self)

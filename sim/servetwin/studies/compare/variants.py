@@ -174,17 +174,19 @@ def _switched(
     number = len(techniques)
     choices = [choice for choice in product((False, True), repeat=number) if not one_by_one or sum(choice) <= 1]
     for choice in sorted(choices, key=lambda choice: (sum(choice), [not on for on in choice])):
-        switches = [
-            override
-            for technique, on in zip(techniques, choice, strict=True)
-            for override in technique.switched(loaded.scenario, on)
-        ]
+        switches: list[Override] = []
+        idle: list[str] = []
+        for technique, switch in zip(techniques, choice, strict=True):
+            found = technique.switched(loaded.scenario, switch, switches)
+            switches += found
+            if switch and not found:
+                idle.append(f"{technique.name} does nothing here: what it works on is switched off")
         on = [technique.name for technique, on in zip(techniques, choice, strict=True) if on]
         every = [*overrides, *switches]
-        found = _variant("+".join(on) or OFF, reference, load(reference, every, catalog), every, frozenset(on))
+        made = _variant("+".join(on) or OFF, reference, load(reference, every, catalog), every, frozenset(on))
         # That the switches overrule what the scenario says for all pools is what they are for.
-        said = [text for text in found.warnings if text in loaded.warnings or _OVERRULED not in text]
-        yield replace(found, warnings=tuple(said))
+        said = [text for text in made.warnings if text in loaded.warnings or _OVERRULED not in text]
+        yield replace(made, warnings=(*said, *idle))
 
 
 def _variant(

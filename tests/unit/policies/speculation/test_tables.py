@@ -31,6 +31,16 @@ def test_ranges_as_the_test_of_vllm_has_them() -> None:
     assert answers(policy, 3, *sizes) == [3, 3, 3, 3, 2, 2, 2, 2, 0]
 
 
+def test_what_steps_of_so_many_requests_can_get() -> None:
+    ranges = ByBatchSize(ranges=[[1, 16, 3], [32, 128, 2], [256, 2048, 0]])
+    assert [ranges.choices(3, requests) for requests in (31, 32, 255, 256)] == [{3}, {3, 2}, {3, 2}, {3, 2, 0}]
+    schedule = DraftLenSchedule(schedule={4: 4, 8: 2})
+    assert [schedule.choices(4, requests) for requests in (4, 5, 8, 9)] == [{4}, {4, 2}, {4, 2}, {4, 2, 0}]
+    limit = DisableByBatchSize(requests=32)
+    assert [limit.choices(5, requests) for requests in (31, 32)] == [{5}, {5, 0}]
+    assert DisableByBatchSize(requests=1).choices(5, 9) == {0}
+
+
 def test_beyond_the_last_range_its_number_goes_on() -> None:
     assert answers(ByBatchSize(ranges=[[1, 4, 3], [5, 8, 1]]), 3, 8, 9, 10_000) == [1, 1, 1]
 

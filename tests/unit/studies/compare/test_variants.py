@@ -105,6 +105,49 @@ def test_speculation_and_who_controls_it(tmp_path: Path) -> None:
     assert fixed.acceptance == tiers.acceptance
 
 
+OWN = "speculation: {method: eagle, k: 4, acceptance: 0.6, controller: {policy: goodput, interval: 5}}"
+
+
+def test_there_is_nothing_to_control_without_speculation(tmp_path: Path) -> None:
+    file = write(tmp_path, SCENARIO.replace("parallel:", f"{OWN}, parallel:"))
+    variants = {variant.name: variant for variant in plan(file, techniques=["draft-control", "speculation"])}
+    found = {name: variant.scenario.cluster.pools[0].speculation for name, variant in variants.items()}
+    assert found[OFF] is found["draft-control"] is None
+    assert variants[OFF].scenario == variants["draft-control"].scenario
+    assert {name: one.controller.policy for name, one in found.items() if one is not None} == {
+        "speculation": "fixed", "speculation+draft-control": "goodput"
+    }  # fmt: skip
+    said = {name: [text for text in variant.warnings if "switched off" in text] for name, variant in variants.items()}
+    assert [name for name, texts in said.items() if texts] == ["draft-control"]
+    assert said["draft-control"] == ["draft-control does nothing here: what it works on is switched off"]
+
+
+def test_control_is_switched_in_pools_that_draft(tmp_path: Path) -> None:
+    pools = f"pools: [{{name: a, {OWN}}}, {{name: b}}]"
+    file = write(tmp_path, SCENARIO.replace("replicas: 2, parallel: {tensor: 2}", pools))
+    off, on = plan(file, techniques=["draft-control"])
+    found = [[pool.speculation for pool in variant.scenario.cluster.pools] for variant in (off, on)]
+    assert [one and one.controller.policy for one, _ in found] == ["fixed", "goodput"]
+    assert [other for _, other in found] == [None, None]
+
+
+@pytest.mark.parametrize("shared", ["", "tensor: 2, "])
+def test_a_drafter_is_not_shared_out_without_tensor_parallelism(tmp_path: Path, shared: str) -> None:
+    own = OWN.replace("k: 4", f"{shared}k: 4")
+    file = write(tmp_path, SCENARIO.replace("parallel:", f"{own}, parallel:"))
+    techniques = ["tensor-parallelism", "speculation", "draft-control"]
+    for variant in plan(file, techniques=techniques):
+        (pool,) = variant.scenario.cluster.pools
+        on = [name in variant.name for name in techniques]
+        assert pool.parallel.tensor == (2 if on[0] else 1)
+        assert (pool.speculation is not None) is on[1]
+        if pool.speculation is not None:
+            assert pool.speculation.tensor == pool.parallel.tensor
+            assert (pool.speculation.controller.policy == "goodput") is on[2]
+    off, on_ = plan(file, techniques=["tensor-parallelism"])
+    assert [one.scenario.cluster.pools[0].speculation.tensor for one in (off, on_)] == [1, 2]  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("technique", ["prefill-limit", "scheduling", "admission", "speculation", "draft-control"])
 def test_a_technique_that_the_scenario_does_not_have(small: str, technique: str) -> None:
     message = refused(small, techniques=[technique])
