@@ -98,17 +98,16 @@ def solve_levels(survival: tuple[float, ...], persistence: float, spread: float)
         if found.off < CLOSE:
             return Levels(found.fresh, last_ratio(found.fresh), persistence)
         raise _persists(persistence)
-    search = BaseSearch(wanted, persistence, LEVELS, looks)
+    search, helps = BaseSearch(wanted, persistence, LEVELS, looks), "a smaller spread"
     if search.levels_differ and spread <= most_spread(survival) * (1 + CLOSE_SPREAD):
         found = _at_spread(search, spread)
         if found.off < CLOSE and abs(found.spread - spread) <= CLOSE_SPREAD * spread:
             return Levels(found.fresh, last_ratio(found.fresh), persistence)
         if alike.at(0.0).off >= CLOSE:
             raise _persists(persistence)
-    raise NoLevelsError(
-        f"no requests that differ by {spread:g} have this survival together", "spread",
-        "a smaller spread" + (", or a smaller persistence" if persistence > 0 else ""),
-    )  # fmt: skip
+        if persistence > 0 and len(wanted) > 1:
+            helps += ", or a smaller persistence"
+    raise NoLevelsError(f"no requests that differ by {spread:g} have this survival together", "spread", helps)
 
 
 def most_spread(survival: tuple[float, ...]) -> float:
