@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 BASE = "extends: quickstart\nrun: {requests: 20}\n"
+SPECULATION = "cluster: {speculation: {method: eagle3, k: 2, acceptance: %s}}\n"
 
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unknown field": (
@@ -70,6 +71,14 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         BASE + "cluster: {engine: {scheduling: edf}}\n",
         ("case.yaml, cluster.engine.scheduling", "no effect", "found:   edf"),
     ),
+    "requests that differ too much": (
+        BASE + SPECULATION % "{rate: 0.8, spread: 0.5}",
+        ("case.yaml, cluster.speculation.acceptance", "have the rate 0.8 together; use a spread of at most about 0.35"),
+    ),
+    "acceptance said twice": (
+        BASE + SPECULATION % "{rate: 0.5, survival: [0.5]}",
+        ("case.yaml, cluster.speculation.acceptance", "survival and rate are ways to say the same", "choose one"),
+    ),
     "circle": ("extends: case.yaml\n", ("case.yaml, extends", "circle", "case.yaml → case.yaml")),
     "unknown parent": (
         "extends: quikstart\n",
@@ -83,6 +92,28 @@ def test_a_mistake_in_a_scenario(name: str, cli: Cli, tmp_path: Path) -> None:
     text, words = CASES[name]
     (tmp_path / "case.yaml").write_text(text)
     cli("run", "case.yaml", "--no-figures", "--out", "out").refused("error: ", *words)
+
+
+@pytest.mark.parametrize("by_path", [True, False], ids=["by path", "in a catalogue"])
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ("survival: [0.5, 0.6]", ("methods.eagle3.survival.1", "found:   0.6", "at most 0.5")),
+        ("rate: 0.5, persistence: 0.1", ("methods.eagle3.persistence", "found:   0.1", "allowed: left out")),
+        ("rate: 0.8, spread: 0.5", ("methods.eagle3.spread", "found:   0.5", "at most about 0.35")),
+        ("rate: 0.8, sprad: 0.5", ("methods.eagle3.sprad", "found:   sprad", "nearest: spread")),
+    ],
+)
+def test_a_mistake_in_a_preset(figures: str, words: tuple[str, ...], by_path: bool, cli: Cli, tmp_path: Path) -> None:
+    """The preset's file is named, not the scenario's."""
+    preset = tmp_path / "acceptance" / "mine.yaml"
+    preset.parent.mkdir()
+    preset.write_text(f"name: mine\nmethods: {{eagle3: {{{figures}, source: me, date: 2026-12-01}}}}\n")
+    name = "./acceptance/mine.yaml" if by_path else "mine"
+    (tmp_path / "case.yaml").write_text(BASE + SPECULATION % name)
+    found = cli("run", "case.yaml", "--no-figures", "--out", "out", "--catalog", ".")
+    found.refused("error: ", f"acceptance/mine.yaml, {words[0]}", *words[1:])
+    assert "case.yaml" not in found.err and "Value error" not in found.err
 
 
 def test_text_that_is_not_utf8(cli: Cli, tmp_path: Path) -> None:

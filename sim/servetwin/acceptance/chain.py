@@ -74,6 +74,23 @@ def read_survival(fresh: Floats, persistence: float, drafts: int) -> Floats:
     return np.asarray(solved, np.float64)
 
 
+def pooled(read: Floats) -> tuple[Floats, float]:
+    """What is read of all levels together.
+
+    Args:
+        read: survival at the positions where steps begin, a row for each level.
+
+    Returns:
+        Survival over all steps of requests of equal lengths, and the coefficient of variation between levels of the
+        accepted tokens per draft.
+    """
+    accepted = read.sum(axis=1)
+    steps = 1 / (1 + accepted)
+    survival: Floats = steps @ read / steps.sum()
+    mean = accepted.mean()
+    return survival, float(accepted.std() / mean) if mean > 0 else 0.0
+
+
 def _add_beyond(matrix: Floats, drafts: int, change: Floats, ratio: Floats) -> None:
     """Add the term of those with more than K matches."""
     entries = matrix.shape[1]

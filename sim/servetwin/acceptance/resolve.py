@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from servetwin.acceptance.levels import NoLevelsError
 from servetwin.acceptance.spec import Acceptance, Preset, Rate, Resolved, Survival
 from servetwin.errors import CatalogError, FieldError, nearest_name
 
-Methods = Mapping[str, Mapping[str, Any]]
-"""A preset: what acceptance each method has."""
+
+class Methods(Protocol):
+    """A preset: what acceptance each method has, and the file that says so."""
+
+    file: str
+
+    def __getitem__(self, method: str, /) -> Mapping[str, Any]: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __contains__(self, method: object, /) -> bool: ...
 
 
 def resolve_acceptance(
@@ -28,7 +38,7 @@ def resolve_acceptance(
         always_drafts: whether the method drafts everywhere, not only where it finds a match in the text.
 
     Raises:
-        CatalogError: there is no preset of that name.
+        CatalogError: there is no preset of that name, or its file is wrong.
         FieldError: the preset has nothing for the method, or ``proposal`` is given for one that always drafts.
     """
     if spec.proposal is not None and always_drafts:
@@ -43,7 +53,9 @@ def resolve_acceptance(
     try:
         methods = presets(spec.preset)
     except CatalogError as error:
-        error.path = error.path or path
+        # Of a preset that is there, its own file says where.
+        if error.file is None:
+            error.path = error.path or path
         raise
     if method not in methods:
         raise FieldError(
@@ -61,8 +73,18 @@ def resolve_acceptance(
     try:
         return kind.model_validate(entry)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(("methods", method, *map(str, first["loc"])))
-        raise CatalogError(
-            f"the preset {spec.preset} is malformed: {first['msg'].removeprefix('Value error, ')}", path=place
-        ) from None
+        raise _contradiction(error, entry, f"methods.{method}", methods.file) from None
+
+
+def _contradiction(error: ValidationError, entry: Mapping[str, Any], path: str, file: str) -> CatalogError:
+    """What is said of figures that are well formed, each of them, and do not go together."""
+    first = error.errors(include_url=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if not isinstance(cause, NoLevelsError):
+        place = ".".join((path, *map(str, first["loc"])))
+        return CatalogError(first["msg"].removeprefix("Value error, "), file=file, path=place, found=first["input"])
+    found: Any = entry
+    for part in (*first["loc"], cause.field):
+        found = found[part]
+    place = ".".join((path, *map(str, first["loc"]), cause.field))
+    return CatalogError(cause.message, file=file, path=place, found=found, allowed=cause.allowed)

@@ -16,9 +16,9 @@ from pydantic import (
     Tag,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from servetwin.acceptance.levels import Levels, solve_levels
+from servetwin.acceptance.levels import Levels, NoLevelsError, most_spread, solve_levels
 
 MOST_ENTRIES = 64
 """Most entries of ``survival``: nobody drafts more tokens."""
@@ -37,7 +37,14 @@ _PERSISTENCE = (
     "How likely the continuation that stands at one position goes on at the next: matches come in runs, and a "
     "step that accepts all its drafts is more likely followed by another. 0 = every position for itself."
 )
-_SPREAD = "Coefficient of variation between requests of the accepted tokens per draft; 0 = all requests are alike."
+_SPREAD = (
+    "Coefficient of variation between requests of the accepted tokens per draft, in steps that draft as many tokens as "
+    "survival has entries; 0 = all requests are alike."
+)
+_SPREAD_OF_RATE = (
+    "Coefficient of variation between requests of the accepted tokens per draft, in steps that draft one token; 0 = "
+    "all requests are alike."
+)
 
 
 class Part(BaseModel):
@@ -50,7 +57,7 @@ class Rate(Part):
     """Every drafted token stands with one probability, whatever stood before it."""
 
     rate: Share = Field(description="That probability, over all steps that draft one token.")
-    spread: Spread = Field(0.0, description=_SPREAD)
+    spread: Spread = Field(0.0, description=_SPREAD_OF_RATE)
     proposal: Share | None = Field(None, description=_PROPOSAL)
 
     @model_validator(mode="after")
@@ -60,7 +67,14 @@ class Rate(Part):
 
     def levels(self) -> Levels:
         """How matches are drawn: the same continuation goes on until it breaks off for good."""
-        return solve_levels((self.rate,), 1.0, self.spread)
+        try:
+            return solve_levels((self.rate,), 1.0, self.spread)
+        except NoLevelsError:
+            # Of one token, nothing but the spread can be too much.
+            raise NoLevelsError(
+                f"no requests that differ by {self.spread:g} have the rate {self.rate:g} together", "spread",
+                f"a spread of at most about {most_spread((self.rate,)):.2g}",
+            ) from None  # fmt: skip
 
 
 Entries = Annotated[
@@ -158,6 +172,14 @@ class ShortForms:
 def _written_out(value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return {"rate": value}
+    if isinstance(value, dict):
+        ways = [key for key in _KEYS if key in value]
+        if len(ways) > 1:
+            raise PydanticCustomError(
+                "acceptance_twice",
+                "{ways} are ways to say the same, how many of the drafted tokens stand: choose one of them",
+                {"ways": " and ".join(ways)},
+            )
     return {"preset": value} if isinstance(value, str) else value
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from servetwin.catalog.acceptance import read_acceptance
+from servetwin.catalog.acceptance import AcceptancePreset, read_acceptance
 from servetwin.catalog.calibration import read_calibration
 from servetwin.catalog.describe import describe_gpu, describe_model
 from servetwin.catalog.hardware import read_gpu
@@ -164,7 +164,7 @@ class Catalog:
         """The file of a bundled workload, or the path itself."""
         return self._locate("workloads", name)
 
-    def acceptance(self, name: str) -> dict[str, dict[str, Any]]:
+    def acceptance(self, name: str) -> AcceptancePreset:
         """What acceptance each method of speculation has, in the preset of that name or in the file at that path."""
         return read_acceptance(self._locate("acceptance", name))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from servetwin.catalog.acceptance import MOST_ENTRIES, MOST_SPREAD
 from servetwin.catalog.calibration import MOST_OF_A_LAUNCH, MOST_OF_AN_ALL_REDUCE
 from servetwin.catalog.descriptions import described, described_as
 from servetwin.catalog.hardware import PEAKS
@@ -24,6 +25,7 @@ from servetwin.specs import (
     ProductCurve,
 )
 from servetwin.specs.calibration import SAMPLING
+from servetwin.specs.drafter import METHOD_NAMES
 from servetwin.specs.dtypes import KV_DTYPES, WEIGHT_DTYPES
 from servetwin.specs.layers import QUANTISABLE
 from servetwin.units import units_of
@@ -306,7 +308,7 @@ def acceptance_schema() -> Schema:
     """Of ``workloads/acceptance``."""
     share: Schema = {"type": "number", "minimum": 0, "maximum": 1}
     survival: Schema = {
-        "type": "array", "items": share, "minItems": 1,
+        "type": "array", "items": share, "minItems": 1, "maxItems": MOST_ENTRIES,
         "description": "Of the drafts of as many tokens as there are entries, the shares whose first 1, 2, … stand.",
     }  # fmt: skip
     persistence = {**share, "description": "How likely the same continuation goes on at the next position."}
@@ -321,8 +323,9 @@ def acceptance_schema() -> Schema:
             "rate": {**share, "description": "How likely every drafted token stands, instead of `survival`."},
             "persistence": persistence,
             "spread": {
-                "type": "number", "minimum": 0,
-                "description": "Coefficient of variation between requests of the accepted tokens per draft.",
+                "type": "number", "minimum": 0, "maximum": MOST_SPREAD,
+                "description": "Coefficient of variation between requests of the accepted tokens per draft, in steps "
+                "that draft as many tokens as `survival` has entries; of a rate, one.",
             },
             "proposal": {**share, "description": "How often a draft is made where none of it would stand."},
             "beyond": _optional(
@@ -334,7 +337,8 @@ def acceptance_schema() -> Schema:
         ("source", "date"),
     )  # fmt: skip
     methods: Schema = {
-        "type": "object", "minProperties": 1, "additionalProperties": method,
+        "type": "object", "minProperties": 1, "propertyNames": {"enum": list(METHOD_NAMES)},
+        "additionalProperties": method,
         "description": "By method of speculation: `eagle3`, `ngram`, `mtp`, …",
     }  # fmt: skip
     return _mapping({**_HEAD, **_ABOUT, "methods": methods}, ("name", "methods"))

@@ -159,7 +159,8 @@ def _explain_line(line: dict[str, Any], path: Path, model: type[BaseModel], raw:
         if not path or name != str(path[-1]):
             # A text that stands for a mapping: its fields have no path of their own.
             part = path
-        fields = line.get("policy_fields") or field_names(model, part, raw)
+        # Another alternative of the same place may have it.
+        fields = [field for field in line.get("policy_fields") or field_names(model, part, raw) if field != name]
         return Mistake("unknown field", path, name, fields, meant_field(name, fields, dotted(part)))
     if kind.startswith("policy_"):
         return _explain_policy(kind, line, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
@@ -11,8 +11,7 @@ from servetwin.acceptance.spec import Acceptance
 from servetwin.policies import Policy, parse_policy
 from servetwin.policies.speculation import Fixed
 from servetwin.scenario.part import Count, Part
-
-Method = Literal["draft-model", "parallel", "eagle", "eagle3", "mtp", "medusa", "ngram", "suffix"]
+from servetwin.specs.drafter import Method
 
 MOST_DRAFTS = 32
 """Most tokens in a row that a scenario may ask for; acceptance may be given for more."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from servetwin.specs.attention import Attention, GroupedAttention, LatentAttention
 from servetwin.specs.layers import DenseMlp, Layer
 from servetwin.specs.model import ModelSpec
+
+Method = Literal["draft-model", "parallel", "eagle", "eagle3", "mtp", "medusa", "ngram", "suffix"]
+"""The methods of speculation, as scenarios and presets name them."""
+
+METHOD_NAMES: tuple[str, ...] = get_args(Method)
 
 SEQUENTIAL, PARALLEL, HEADS, LOOKUP = "sequential", "parallel", "heads", "lookup"
 """How tokens are drafted: one pass for each; all in one pass; by heads on the hidden state; found in the text."""

@@ -59,6 +59,9 @@ def test_forms(written: Any, meant: Any) -> None:
             "out of range",
         ),
         ({"rate": "0.7"}, "acceptance.rate", "wrong type"),
+        ({"rate": 0.8, "spread": 0.5}, "acceptance", "have the rate 0.8 together; use a spread of at most about 0.35"),
+        ({"rate": 0.5, "survival": [0.5]}, "acceptance", "survival and rate are ways to say the same"),
+        ({"rate": 0.5, "preset": "gsm8k"}, "acceptance", "rate and preset are ways to say the same"),
         ({"rate": 0.7, "persistence": 0.5}, "acceptance.persistence", "unknown field"),
         ({"recorded": "a.jsonl"}, "acceptance.column", "missing"),
         ({"recorded": "a.jsonl", "column": "n", "spread": 1}, "acceptance.spread", "unknown field"),
@@ -81,6 +84,31 @@ def test_the_nearest_field_is_named() -> None:
         Holder.model_validate(raw)
     unknown = next(mistake for mistake in explain(caught.value, Holder, raw) if mistake.message == "unknown field")
     assert unknown.nearest == "survival"
+
+
+def test_the_field_of_another_form_is_not_offered() -> None:
+    raw = {"acceptance": {"rate": 0.5, "persistence": 0.5}}
+    with pytest.raises(ValidationError) as caught:
+        Holder.model_validate(raw)
+    unknown = next(mistake for mistake in explain(caught.value, Holder, raw) if mistake.message == "unknown field")
+    assert "persistence" not in (unknown.allowed or ()) and unknown.nearest != "persistence"
+
+
+def test_presets_may_say_as_much_as_scenarios() -> None:
+    from servetwin.acceptance.spec import MOST_ENTRIES
+    from servetwin.catalog import acceptance
+    from servetwin.scenario.draft_methods import METHODS
+    from servetwin.specs.drafter import METHOD_NAMES
+
+    assert acceptance.MOST_ENTRIES == MOST_ENTRIES
+    assert tuple(METHODS) == METHOD_NAMES
+    for spread in (acceptance.MOST_SPREAD, acceptance.MOST_SPREAD * 1.001):
+        with pytest.raises(ValidationError, match="differ by" if spread == acceptance.MOST_SPREAD else "less than"):
+            Rate(rate=0.5, spread=spread)
+
+
+def test_the_spread_of_a_rate_says_what_it_is_of() -> None:
+    assert "steps that draft one token" in str(Rate.model_fields["spread"].description)
 
 
 def test_editors_know_all_forms() -> None:
@@ -143,17 +171,34 @@ def test_proposals_are_for_methods_that_look_for_matches() -> None:
 @pytest.mark.parametrize(
     ("text", "says", "path"),
     [
-        ("name: x\n", "'methods' is missing", None),
-        ("name: x\nmethods: {}\n", "at least one method", "methods"),
-        ("name: x\nmethods: {mtp: {survival: [0.5], source: me}}\n", "'date' is missing", "methods.mtp"),
-        ("name: x\nmethods: {mtp: {source: me, date: now}}\n", "either survival or a rate", "methods.mtp"),
-        ("name: x\nmethods: {mtp: {rate: 0.5, sprad: 1, source: me, date: now}}\n", "unknown", "methods.mtp.sprad"),
-        ("name: x\nmethods: {mtp: {rate: 5, source: me, date: now}}\n", "malformed", "methods.mtp.rate"),
+        ("{rate: 0.5, spread: 0.9}", "differ by 0.9 have the rate 0.5 together", ".spread"),
+        ("{survival: [0.5], spread: 9}", "differ by 9 have this survival together", ".spread"),
+        (
+            "{survival: [0.79, 0.7, 0.68, 0.67, 0.64, 0.64, 0.58], persistence: 0.98}", "too few drafts end",
+            ".persistence",
+        ),
+        (
+            "{survival: [0.5], beyond: {position: 9, survival: [0.967, 0.543], persistence: 0.9}}",
+            "too few drafts end", ".beyond.persistence",
+        ),
     ],
-)
-def test_malformed_presets(text: str, says: str, path: str | None, tmp_path: Any) -> None:
+)  # fmt: skip
+def test_presets_whose_figures_do_not_go_together(text: str, says: str, path: str, tmp_path: Any) -> None:
+    """It is their file that is wrong, whatever the scenario says."""
     file = tmp_path / "mine.yaml"
-    file.write_text(text)
+    file.write_text(f"name: mine\nmethods: {{mtp: {text[:-1]}, source: me, date: now}}}}\n")
     with pytest.raises(CatalogError, match=says) as caught:
         resolved(str(file), "mtp")
-    assert path is None or caught.value.path == path
+    error = caught.value
+    assert (error.file, error.path) == (str(file), f"methods.mtp{path}")
+    assert isinstance(error.found, float | int) and error.allowed
+
+
+def test_a_preset_whose_file_is_wrong_or_missing_is_blamed_alone(tmp_path: Any) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    with pytest.raises(CatalogError, match="'methods' is missing") as caught:
+        resolved(str(tmp_path / "mine.yaml"), "mtp")
+    assert (caught.value.file, caught.value.path) == (str(tmp_path / "mine.yaml"), None)
+    with pytest.raises(CatalogError, match="no such acceptance file") as caught:
+        resolved(str(tmp_path / "none.yaml"), "mtp")
+    assert caught.value.path is None

@@ -20,13 +20,14 @@ from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext, registry
 from servetwin.policies.speculation import BatchController, DraftPolicy
 from servetwin.scenario.build import build
+from servetwin.scenario.draft_methods import METHODS
 from servetwin.scenario.engine_settings import captured
 from servetwin.scenario.load import LoadedScenario, load
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.slowdown import slow_down
 from servetwin.scenario.store import config_hash, run_hash, to_mapping, to_yaml
-from servetwin.specs.drafter import draft_model, eagle, eagle3, mtp, parallel_model
+from servetwin.specs.drafter import METHOD_NAMES, draft_model, eagle, eagle3, mtp, parallel_model
 
 Load = Callable[..., LoadedScenario]
 
@@ -533,3 +534,8 @@ def test_a_drafter_whose_heads_cannot_be_shared_out_is_whole_on_each_gpu(load_it
     with pytest.raises(CapacityError, match="cannot be shared out evenly over 4 GPUs") as caught:
         load_it(drafting(base, speculation | {"tensor": 4}))
     assert (caught.value.path or "").endswith("speculation.tensor")
+
+
+def test_every_method_that_may_be_named_is_known() -> None:
+    assert tuple(METHODS) == METHOD_NAMES
+    assert {method.drafter(Catalog().model("llama-3.1-8b")).name for method in METHODS.values()}
