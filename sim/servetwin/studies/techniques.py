@@ -133,7 +133,8 @@ class DraftControl(Technique):
         return "`fixed`", "the scenario's own controller"
 
     def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
-        """All of the speculation, with one controller or the other: a part of it says nothing by itself."""
+        """All of the speculation, with one controller or the other, for a part of it says nothing by itself; only the
+        controller where an override before has put the rest there."""
         drafting = [(path, own) for path, own in _in_pools(scenario, "speculation") if own is not None]
         for _, own in drafting:
             if on and own.controller.policy == "fixed":
@@ -143,9 +144,13 @@ class DraftControl(Technique):
         overrides = []
         for path, own in drafting:
             present = _so_far(path, own, before)
-            if present is not None:
-                changed = present if on else {**present, "controller": {"policy": "fixed"}}
-                overrides.append(self._override(on, path, changed))
+            if present is None:
+                continue
+            controller = present["controller"] if on else {"policy": "fixed"}
+            if any(one.path == path for one in before):
+                overrides.append(self._override(on, f"{path}.controller", controller))
+            else:
+                overrides.append(self._override(on, path, {**present, "controller": controller}))
         return overrides
 
 
@@ -172,7 +177,9 @@ class TensorParallelism(Technique):
             ]
             if not on and pool.speculation is not None and pool.speculation.tensor not in (None, 1):
                 drafts = _so_far(f"{path}.speculation", pool.speculation, before)
-                if drafts is not None:
+                if drafts is not None and any(one.path == f"{path}.speculation" for one in before):
+                    overrides.append(self._override(on, f"{path}.speculation.tensor", 1))
+                elif drafts is not None:
                     overrides.append(self._override(on, f"{path}.speculation", {**drafts, "tensor": 1}))
         return overrides
 

@@ -120,6 +120,8 @@ def test_there_is_nothing_to_control_without_speculation(tmp_path: Path) -> None
     said = {name: [text for text in variant.warnings if "switched off" in text] for name, variant in variants.items()}
     assert [name for name, texts in said.items() if texts] == ["draft-control"]
     assert said["draft-control"] == ["draft-control does nothing here: what it works on is switched off"]
+    # One switch does not undo the other.
+    assert not [text for variant in variants.values() for text in variant.warnings if "comes later" in text]
 
 
 def test_control_is_switched_in_pools_that_draft(tmp_path: Path) -> None:
