@@ -66,6 +66,11 @@ class DraftTable:
             _check(index, use, *found)
         self._uses = [use for use in uses if use is not None]
 
+    @property
+    def any(self) -> bool:
+        """Whether any replica has speculation."""
+        return bool(self._uses)
+
     def summary(self) -> dict[str, Any]:
         """The counts and ratios of ``KEYS``, of all replicas; None without speculation, ratios also without drafts."""
         if not self._uses:

@@ -82,6 +82,7 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     summary |= slo.attainment(run.requests, limits_ms, everybody, measured, summary["duration_s"])
     summary |= _cache(run)
     summary |= run.drafts.summary()
+    summary |= _drafting(run)
     summary |= _resources(run, summary["output_tokens"])
     summary["links"] = {} if run.links is None else run.links.by_kind()
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
@@ -211,6 +212,15 @@ def _cache(run: SummaryInputs) -> dict[str, Any]:
         "prefix_hit_tokens": hits,
         "prefix_hit_rate": hits / prompts if prompts else None,
         "trace_block_hit_rate_infinite": run.meta.trace_block_hit_rate_infinite,
+    }
+
+
+def _drafting(run: SummaryInputs) -> dict[str, Any]:
+    """What the ledger says of drafts [GPU·s]; None without speculation."""
+    spent = run.ledger.total_ps if run.drafts.any else None
+    return {
+        f"{bucket}_gpu_seconds": None if spent is None else spent[bucket] / PS_PER_S
+        for bucket in ("draft", "wasted_verify")
     }
 
 

@@ -32,6 +32,10 @@ def test_counts_agree_wherever_they_stand(controller: Any) -> None:
         assert requests[column].sum() == series[column].sum() == summary[f"spec_decode_{key}"] > 0
     assert series["k"].dropna().between(0, 3).all() and series["k"].notna().any()
     rates = summary["acceptance_rate_per_position"]
+    spent = result.ledger()["total"]["seconds"]
+    assert [summary[f"{bucket}_gpu_seconds"] for bucket in ("draft", "wasted_verify")] == [
+        spent["draft"], spent["wasted_verify"]
+    ]  # fmt: skip
     assert len(rates) == 3 and sum(rates) == pytest.approx(summary["mean_acceptance_length"] - 1)
     share = result.ledger()["total"]["share"]
     assert share["draft"] > 0 and share["wasted_verify"] > 0 and sum(share.values()) == pytest.approx(1)

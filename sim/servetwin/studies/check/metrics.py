@@ -22,7 +22,7 @@ Metrics = dict[str, float | None]
 """By key, the value; None = undefined."""
 
 _LOWER = (
-    "*_ms.*", "cost_*", "energy_*", "gpu_seconds", "simulated_s", "duration_s", "preemptions", "preempted_requests",
+    "*_ms.*", "cost_*", "energy_*", "*gpu_seconds", "simulated_s", "duration_s", "preemptions", "preempted_requests",
     "recomputed_tokens", "rejected", "failed", "cancelled", "unfinished",
 )  # fmt: skip
 _HIGHER = (

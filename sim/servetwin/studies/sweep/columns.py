@@ -45,6 +45,7 @@ _GROUPS: tuple[tuple[Kind, list[str]], ...] = (
                for what in ("drafts", "draft_tokens", "accepted_tokens", "rejected_tokens", "bonus_tokens")]),
     ("number", ["mean_acceptance_length", "draft_acceptance_rate"]),
     ("json", ["acceptance_rate_per_position"]),
+    ("number", ["draft_gpu_seconds", "wasted_verify_gpu_seconds"]),
     ("number", ["kv_use_mean", "kv_use_max", "utilisation", "compute_bound_share", "memory_bound_share", "gpu_seconds",
                 "cost_usd", "cost_per_million_output_tokens", "energy_j", "energy_per_output_token_j"]),
     ("text", ["energy_method"]),
