@@ -11,7 +11,7 @@ from typing import Any
 from accuracy_notes import Notes, Target
 
 from servetwin.report.markdown import one, signed, table
-from servetwin.report.validation_markdown import speedup_blocks
+from servetwin.report.validation_markdown import order_blocks, speedup_blocks
 from servetwin.report.validation_rows import (
     LABELS,
     TEXTS,
@@ -37,7 +37,7 @@ _PUBLISHED = {
 
 _TITLES = {
     "serving": "Serving", "concurrency_sweep": "Concurrency sweeps", "throughput_table": "Throughput tables",
-    "iteration_profile": "Single steps", "pd": "Aggregated replicas of disaggregation studies",
+    "iteration_profile": "Single steps", "pd": "Disaggregation and what it was compared with",
     "pd_sweep": "Disaggregated sweeps", "kv_cache": "KV tiers", "spec_decode": "Speculative decoding",
     "spec_decode_cost": "Cost of verification",
 }  # fmt: skip
@@ -281,6 +281,12 @@ def _not_modelled(_: Document, notes: Notes) -> str:
 def _speedups(document: Document, _: Notes) -> str:
     scores = document["speedups"]
     return "\n\n".join(speedup_blocks(scores)) if scores else "None was measured."
+
+
+@_part("orders")
+def _orders(document: Document, _: Notes) -> str:
+    rows = document["orders"]
+    return "\n\n".join(order_blocks(rows)) if rows else "None was measured."
 
 
 def other_run(document: Document, notes: Notes) -> str:

@@ -38,12 +38,19 @@ MODULES = (
         f"servetwin.engine.{name}"
         for name in (
             "accounts", "admission", "batch", "blocks", "draft_accounts", "draft_batch", "draft_control",
-            "draft_executor", "draft_reading", "entering", "executor", "in_order", "lane", "loading", "look_ahead",
-            "outputs", "pipeline", "pipeline_accounts", "plan", "preemption", "prefix_cache", "prefix_node",
-            "process", "rank", "stage_clock", "states", "step_sums", "steps", "verify_steps", "waiting",
+            "draft_executor", "draft_reading", "entering", "executor", "forecast", "in_order", "lane", "loading",
+            "look_ahead", "outputs", "pipeline", "pipeline_accounts", "plan", "preemption", "prefix_cache",
+            "prefix_node", "process", "rank", "stage_clock", "states", "step_sums", "steps", "verify_steps", "waiting",
         )
     ),
-    *(f"servetwin.cluster.{name}" for name in ("fleet", "gateway")),
+    *(f"servetwin.fabric.{name}" for name in ("bundles", "fairness", "flows", "links", "transfer")),
+    *(
+        f"servetwin.cluster.{name}"
+        for name in (
+            "connectors", "disaggregation", "fleet", "gateway", "group", "hand_over", "predictions", "prefill_book",
+            "prefix_index", "rules", "split_view",
+        )
+    ),
     "servetwin.workload.source",
     "servetwin.results.recorder",
 )  # fmt: skip

@@ -24,7 +24,7 @@ _CATALOG = Catalog()
 _CALIBRATION = _CATALOG.calibration("default")
 _WHERE = {
     "scheduling": "cluster.engine.scheduling", "routing": "router", "admission": "admission",
-    "speculation": "cluster.speculation.controller",
+    "speculation": "cluster.speculation.controller", "disaggregation": "disaggregation",
 }  # fmt: skip
 """Where a scenario names a policy of each kind."""
 

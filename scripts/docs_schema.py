@@ -35,7 +35,9 @@ SECTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("TopologyOptions", "`cluster.topology`"),
             ("ExplicitPlacement", "`cluster.topology.placement` as a list"),
             ("BackgroundTraffic", "`cluster.topology.background[]`"),
+            ("TransferOptions", "`cluster.transfer`"),
             ("Straggler", "`cluster.stragglers[]`"),
+            ("Departure", "`cluster.departures[]`"),
             ("Speculation", "`speculation` of a pool, or `cluster.speculation`"),
             ("Tree", "`speculation.tree`"),
             ("Rate", "`speculation.acceptance: {rate: …}`, or a number"),
@@ -109,6 +111,7 @@ _POLICY_FIELDS = {
     "scheduling": "scheduling",
     "router": "routing",
     "admission": "admission",
+    "disaggregation": "disaggregation",
 }
 _HEADINGS = {name: heading for _, parts in SECTIONS for name, heading in parts}
 _FAMILIES = {

@@ -23,7 +23,8 @@ compute_ps       part of ``first_ps`` bound by arithmetic [ps]
 memory_ps        part of ``first_ps`` bound by HBM [ps]
 communication_ps part of ``first_ps`` that waits for other GPUs [ps]; what is left waits for the CPU
 recomputed       prefill tokens that had been computed before a preemption
-compute_growth   part of ``growth_ps`` bound by arithmetic [ps]; the rest is bound by HBM
+compute_growth   part of ``growth_ps`` bound by arithmetic [ps]
+memory_growth    part of ``growth_ps`` bound by HBM [ps]; by what is left, the wait for the CPU grows or shrinks
 draft_ps         part of ``first_ps`` in which tokens are drafted [ps], whatever bounds it; not in the three above. A
                  segment with any has count 1, and so has one with drafted tokens
 drafted          drafted tokens that the step verifies
@@ -59,6 +60,7 @@ SEGMENT_COLUMNS = (
     "communication_ps",
     "recomputed",
     "compute_growth",
+    "memory_growth",
     "draft_ps",
     "drafted",
     "accepted",
@@ -154,6 +156,30 @@ class RunLog(Protocol):
             replica: index of the replica.
             start_ps: when the segment starts [ps].
             chunks: of each chunk, its tokens and those computed before it.
+        """
+
+    def handed_over(
+        self, request: int, source: int, target: int, queued_ps: int, scheduled_ps: int, reserved_ps: int,
+        start_ps: int, end_ps: int, kept_ps: int, freed_ps: int, moved_bytes: int, attempts: int, found_tokens: int,
+    ) -> None:  # fmt: skip
+        """What became of the hand-over of a request whose prefill and decode were on different replicas.
+
+        Stamps are -1 where it did not come to that.
+
+        Args:
+            request: id of the request.
+            source: index of the replica that prefilled it.
+            target: index of the replica that decoded it, -1 = none.
+            queued_ps: when it reached the waiting queue there [ps].
+            scheduled_ps: when its first step there was planned [ps].
+            reserved_ps: when it had blocks there [ps].
+            start_ps: when the transfer began, its set-up included [ps].
+            end_ps: when the KV cache was in those blocks [ps].
+            kept_ps: since when the blocks of the ended prefill were kept [ps].
+            freed_ps: until when [ps].
+            moved_bytes: bytes sent for it, those of failed attempts included [B].
+            attempts: transfers that were begun.
+            found_tokens: tokens that the decoding replica had itself.
         """
 
     def spent(self, replicas: int) -> list[dict[str, int]]:

@@ -64,6 +64,8 @@ class Request:
         preemptions: how often it was preempted.
         drafted_tokens, accepted_tokens: drafted tokens that were verified for it, and those of them that stood.
         outcome, reason: how it ended, one of ``OUTCOMES``, and why.
+        hand_over: how its KV cache gets from the replica that prefills it to the one that decodes it, or None.
+        discarded: whether nobody sees its output: a prefill whose token the decoding replica computes again.
 
     The others belong to the rank that holds the request and mean nothing to anybody else:
 
@@ -94,10 +96,12 @@ class Request:
         "computed",
         "continues",
         "deadline_ps",
+        "discarded",
         "drafted_tokens",
         "fate",
         "first_token_ps",
         "growth_key",
+        "hand_over",
         "held",
         "history",
         "hit_tokens",
@@ -175,6 +179,8 @@ class Request:
         self.accepted_tokens = 0
         self.outcome = UNFINISHED
         self.reason = ""
+        self.hand_over: Any = None
+        self.discarded = False
         # For the rank only.
         self.state = 0
         self.order = -1

@@ -26,11 +26,19 @@ from pathlib import Path
 
 from servetwin import compiled
 
-SCENARIOS = ("bench-8b", "bench-8b-64r", "bench-8b-256r", "bench-8b-long", "bench-70b-pp4", "bench-8b-spec")
+SCENARIOS = (
+    "bench-8b",
+    "bench-8b-64r",
+    "bench-8b-256r",
+    "bench-8b-long",
+    "bench-70b-pp4",
+    "bench-8b-spec",
+    "bench-8b-pd",
+)
 #: Requests per CPU-second that are promised.
 PROMISED = {
     "bench-8b": 25_000, "bench-8b-64r": 15_000, "bench-8b-256r": 15_000, "bench-70b-pp4": 4_000,
-    "bench-8b-spec": 11_000,
+    "bench-8b-spec": 11_000, "bench-8b-pd": 12_000,
 }  # fmt: skip
 TURNS = 300_000
 

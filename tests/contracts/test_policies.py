@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from servetwin.policies import KINDS, union
 from servetwin.policies.admission import Always, MaxQueue, MaxRequests, MaxTokens
+from servetwin.policies.disaggregation import Always as AlwaysSplit
+from servetwin.policies.disaggregation import (
+    BoundedLength,
+    LengthAndQueue,
+    MixedOverflow,
+    Never,
+    SplitBySlo,
+    UncachedLength,
+)
 from servetwin.policies.routing import LeastRequests, LeastTokens, PowerOfTwo, Random, RoundRobin
 from servetwin.policies.scheduling import (
     EarliestDeadlineFirst,
@@ -21,7 +30,13 @@ from servetwin.policies.speculation import (
     Goodput,
     PerRequest,
 )
-from servetwin.testing import AdmissionContract, RoutingContract, SchedulingContract, SpeculationContract
+from servetwin.testing import (
+    AdmissionContract,
+    DisaggregationContract,
+    RoutingContract,
+    SchedulingContract,
+    SpeculationContract,
+)
 
 
 class TestFirstComeFirstServed(SchedulingContract):
@@ -120,6 +135,38 @@ class TestDisableWhenLow(SpeculationContract):
 class TestPerRequest(SpeculationContract):
     policy = PerRequest()
     mosts = (1, 3, 16)
+
+
+class TestAlwaysSplit(DisaggregationContract):
+    policy = AlwaysSplit()
+
+
+class TestNever(DisaggregationContract):
+    policy = Never()
+
+
+class TestUncachedLength(DisaggregationContract):
+    policy = UncachedLength(tokens=512)
+
+
+class TestLengthAndQueue(DisaggregationContract):
+    policy = LengthAndQueue()
+
+
+class TestLengthAndQueueWithHysteresis(DisaggregationContract):
+    policy = LengthAndQueue(tokens=0, queue=8, queue_back=3)
+
+
+class TestBoundedLength(DisaggregationContract):
+    policy = BoundedLength()
+
+
+class TestMixedOverflow(DisaggregationContract):
+    policy = MixedOverflow()
+
+
+class TestSplitBySlo(DisaggregationContract):
+    policy = SplitBySlo(ttft_ms=1000, tpot_ms=50)
 
 
 def test_no_policy_is_left_out() -> None:

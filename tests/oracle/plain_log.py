@@ -85,7 +85,7 @@ class PlainLog:
             for j in range(row["count"]):
                 parts = {
                     "compute": row["compute_ps"] + j * row["compute_growth"],
-                    "hbm": row["memory_ps"] + j * (row["growth_ps"] - row["compute_growth"]),
+                    "hbm": row["memory_ps"] + j * row["memory_growth"],
                     "exposed_communication": row["communication_ps"],
                 }
                 books["host"] += row["first_ps"] + j * row["growth_ps"] - sum(parts.values()) - row["draft_ps"]
@@ -135,7 +135,7 @@ class PlainLog:
                         decodes=row["decodes"],
                         decode_context=context,
                         compute_ps=row["compute_ps"] + j * row["compute_growth"],
-                        memory_ps=row["memory_ps"] + j * (row["growth_ps"] - row["compute_growth"]),
+                        memory_ps=row["memory_ps"] + j * row["memory_growth"],
                     )
                 )
                 start += duration

@@ -114,6 +114,7 @@ def prices(draw: st.DrawFn) -> AffinePrice:
         context_bound=tuple(draw(st.booleans()) for _ in range(kinds)),
         pair=draw(st.sampled_from((0, 0, 1, unit))),
         eager=unit * draw(st.sampled_from((0, 0, 5))),
+        launching=unit * draw(st.sampled_from((0, 0, 20, 60))),
         communication=unit * draw(st.sampled_from((0, 0, 1))),
         windows=windows,
         layers=draw(st.integers(1, 4)),
@@ -243,6 +244,7 @@ def random_case(seed: int, replicas: int = 1, requests: int = 100, tight: bool =
         pair=rng.choice((0, 1)),
         communication=rng.choice((0, 0, 2)),
         eager=rng.choice((0, 50)),
+        launching=rng.choice((0, 0, 500, 1200)),
         windows=windows,
     )
     step_ps = price.base + price.token * max_num_seqs

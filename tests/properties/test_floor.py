@@ -224,7 +224,7 @@ def test_no_step_beats_the_hardware(
 
 @settings(max_examples=200, deadline=None)
 @given(model=st.sampled_from(MODELS), tensor=st.sampled_from([1, 2, 4]), drawn=steps(), width=st.sampled_from([1, 4]))
-def test_price_is_affine_and_its_parts_add_up(
+def test_price_is_affine_for_as_long_as_it_says_and_its_parts_add_up(
     model: str, tensor: int, drawn: tuple[list[int], list[tuple[int, int]]], width: int
 ) -> None:
     contexts, chunks = drawn
@@ -240,7 +240,7 @@ def test_price_is_affine_and_its_parts_add_up(
     shape.tokens = shape.padded_tokens = len(contexts) * width + sum(new for new, _ in chunks)
     price = prices.price(shape)
     assert price.total_ps == price.compute_ps + price.memory_ps + price.communication_ps + price.host_ps
-    assert price.growth_ps == price.compute_growth_ps + price.memory_growth_ps
+    assert price.growth_ps == price.compute_growth_ps + price.memory_growth_ps + price.host_growth_ps
     assert sum(phase.ps for phase in prices.phases(shape)) == price.total_ps
     by_resource = {"sm": 0, "hbm": 0, "link": 0, "host": 0}
     for phase in prices.phases(shape):
@@ -249,7 +249,9 @@ def test_price_is_affine_and_its_parts_add_up(
         "sm": price.compute_ps, "hbm": price.memory_ps, "link": price.communication_ps, "host": price.host_ps
     }  # fmt: skip
     # The same shape a few steps later, as long as every decode that grows keeps growing.
-    for later in (1, 7):
+    for later in (1, 7, min(price.lasts - 1, 10**6)):
+        if later >= price.lasts:
+            continue
         grown = step(contexts, chunks, prices.windows)
         grown.drafted, grown.tokens, grown.padded_tokens = shape.drafted, shape.tokens, shape.padded_tokens
         grown.context = tuple(c + later * g for c, g in zip(shape.context, shape.growing, strict=True))

@@ -68,10 +68,19 @@ class Job:
         self.blocks: list[Block] = []
         self.contents: list[int] = []
         self.victim_key: Any = None
+        # Tokens that others yield and that are not stamped yet; whether it decodes although its last known token is
+        # not computed; whether nobody sees its token.
+        self.early = 0
+        self.joined = False
+        self.unseen = False
 
     @property
     def produced(self) -> int:
-        return len(self.token_ps)
+        return len(self.token_ps) + self.early
+
+    @property
+    def decodes(self) -> bool:
+        return self.joined or self.computed >= self.target
 
     @property
     def first_token_ps(self) -> int:
@@ -334,7 +343,7 @@ class Replica:
         end = now + price.total_ps
         visible = max(end + self.settings.output_ps_per_request * len(entries), self.last_visible_ps)
         self.last_visible_ps = visible
-        emitted = sum(entry.gain for entry in entries)
+        emitted = sum(entry.gain for entry in entries if not entry.job.unseen)
         ids = tuple(entry.job.id for entry in entries)
         self.steps.append(
             Step(now, price.total_ps, shape.tokens, shape.decodes, shape.chunks, shape.context[0], emitted, visible,
@@ -363,9 +372,10 @@ class Replica:
         if job in self.running:
             self.running.remove(job)
             assert job.computed == job.prompt + job.output - 1
-            before = job.computed + self.used()
-            self.pool.release(job, job.computed)
-            self.released += before - self.used()
+            if not self.keeps(job, now):
+                before = job.computed + self.used()
+                self.pool.release(job, job.computed)
+                self.released += before - self.used()
         else:
             self.waiting.remove(job)
         job.outcome = "completed"
@@ -401,7 +411,7 @@ class Replica:
             if self.passed_over(job, step):
                 index += 1
                 continue
-            decode = job.computed >= job.target
+            decode = job.decodes
             want = self.decode_tokens(job) if decode else job.target - job.computed
             if threshold > 0 and not decode:
                 want = min(want, threshold)
@@ -433,6 +443,10 @@ class Replica:
     def found(self, job: Job) -> int:
         """Tokens of a waiting job that need not be computed."""
         return self.pool.lookup(job, job.target)
+
+    def keeps(self, job: Job, now: int) -> bool:
+        """Whether the blocks of a job that ends are kept for others."""
+        return False
 
     def passed_over(self, job: Job, step: list[Entry]) -> bool:
         """Whether a running job gets nothing in this step, whatever there is: its last token is on the way."""
@@ -473,15 +487,14 @@ class Replica:
         if job.scheduled_ps < 0:
             job.scheduled_ps = now
             job.hit_tokens = found
-        else:
-            job.recomputed_tokens += max(0, min(job.computed_at_preemption, job.target) - found)
+        job.recomputed_tokens += max(0, min(job.computed_at_preemption, job.target) - found)
         job.computed = found
         job.found_tokens += found
         job.victim_key = self.scheduler.victim(job.request)
         self.running.append(job)
 
     def schedule(self, job: Job, want: int, step: list[Entry]) -> None:
-        if job.computed >= job.target:
+        if job.decodes:
             entry = self.decoding(job, want)
             job.computed += entry.gain
             job.decoded_in_flight += entry.gain
@@ -519,6 +532,7 @@ class Replica:
         job.lost_tokens += job.computed
         self.pool.release(job, job.computed - job.decoded_in_flight)
         job.computed = 0
+        job.joined = False
         job.preemptions += 1
         self.enter_queue(job, preempted=True)
         return returned

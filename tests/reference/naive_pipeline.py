@@ -78,7 +78,7 @@ class PipelinedReplica(Replica):
         self.last_visible_ps = visible
         names = ("compute", "memory", "communication", "host", "compute_growth", "memory_growth")
         price = StepPrice(*(sum(getattr(one, f"{name}_ps") for one in flight.prices) for name in names))
-        emitted = sum(entry.gain for entry in entries)
+        emitted = sum(entry.gain for entry in entries if not entry.job.unseen)
         ids = tuple(entry.job.id for entry in entries)
         self.steps.append(
             Step(self.since_ps, now - self.since_ps, shape.tokens, shape.decodes, shape.chunks, shape.context[0],

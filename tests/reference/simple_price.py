@@ -19,6 +19,7 @@ class AffinePrice:
         context_bound: for each kind, whether that part counts as compute instead of memory.
         pair: per new token × (context before it) of prefill chunks, counted as compute [ps].
         eager: once more per step when no graph runs, counted as host [ps].
+        launching: the least that all but ``eager`` takes when no graph runs; what is missing counts as host [ps].
         communication: per token [ps].
         windows: attention windows besides full attention [tokens].
         layers: pieces that the phases are cut into.
@@ -31,6 +32,7 @@ class AffinePrice:
     context_bound: tuple[bool, ...] = (False,)
     pair: int = 0
     eager: int = 0
+    launching: int = 0
     communication: int = 0
     windows: tuple[int, ...] = ()
     layers: int = 3
@@ -48,7 +50,14 @@ class AffinePrice:
                 memory_growth += per_token * shape.growing[kind]
         host = 0 if shape.graph else self.eager
         communication = self.communication * shape.tokens
-        return StepPrice(compute, memory, communication, host, compute_growth, memory_growth)
+        waiting = self.launching - compute - memory - communication
+        if shape.graph or waiting <= 0:
+            return StepPrice(compute, memory, communication, host, compute_growth, memory_growth)
+        growth = compute_growth + memory_growth
+        return StepPrice(
+            compute, memory, communication, host + waiting, compute_growth, memory_growth, host_growth_ps=-growth,
+            lasts=1 + waiting // growth if growth else 10**9,
+        )  # fmt: skip
 
     def phases(self, shape: StepShape) -> list[Phase]:
         price = self.price(shape)
@@ -93,7 +102,9 @@ class PipelinePrice:
     def price(self, shape: StepShape) -> StepPrice:
         prices = self.stages(shape)
         names = ("compute", "memory", "communication", "host", "compute_growth", "memory_growth")
-        return StepPrice(*(sum(getattr(price, f"{name}_ps") for price in prices) for name in names))
+        sums = (sum(getattr(price, f"{name}_ps") for price in prices) for name in names)
+        shrinks = sum(price.host_growth_ps for price in prices)
+        return StepPrice(*sums, host_growth_ps=shrinks, lasts=min(price.lasts for price in prices))
 
     def phases(self, shape: StepShape) -> list[Phase]:
         return [phase for part in self.parts for phase in part.phases(shape)]
@@ -132,7 +143,8 @@ class DraftingPrice(AffinePrice):
         return StepPrice(
             price.compute_ps + attending * shape.context[0], price.memory_ps + self.row * shape.drafted,
             price.communication_ps, price.host_ps, price.compute_growth_ps + attending * shape.growing[0],
-            price.memory_growth_ps, drafting, passes * self.draft_context * shape.growing[0],
+            price.memory_growth_ps, drafting, passes * self.draft_context * shape.growing[0], price.host_growth_ps,
+            price.lasts,
         )  # fmt: skip
 
     def phases(self, shape: StepShape) -> list[Phase]:

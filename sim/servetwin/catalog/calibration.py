@@ -69,6 +69,7 @@ def read_calibration(path: Path, find: Callable[[str], Path]) -> Calibration:
         draft_layer_s=draft.quantity("layer", "seconds"),
         lookup_s=draft.quantity("lookup", "seconds"),
         eager_s=step.quantity("eager", "seconds"),
+        experts_eager_s=step.quantity("experts_eager", "seconds"),
         launch=step.number("launch", high=MOST_OF_A_LAUNCH),
         experts_launch=step.number("experts_launch", high=MOST_OF_A_LAUNCH),
         router_s=step.quantity("router", "seconds"),

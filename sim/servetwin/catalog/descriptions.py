@@ -23,6 +23,7 @@ _NAMED_OTHERWISE = {
     "power": "roofline_power", "link_latency": "link_latency_s", "across_latency": "across_latency_s",
     "step.host": "step_s", "step.mixed": "mixed_step_s",
     "step.per_request": "request_step_s", "step.all_reduce": "all_reduce", "step.eager": "eager_s",
+    "step.experts_eager": "experts_eager_s",
     "step.router": "router_s", "step.scheduling": "scheduling_s",
     "step.scheduling_per_request": "scheduling_s_per_request",
     "draft.pass": "draft_pass_s", "draft.layer": "draft_layer_s", "draft.lookup": "lookup_s",

@@ -210,6 +210,7 @@ def calibration_schema() -> Schema:
                         "scheduling",
                         "scheduling_per_request",
                         "eager",
+                        "experts_eager",
                         "router",
                     ),
                     seconds,

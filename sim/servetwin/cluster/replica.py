@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+from servetwin.engine.forecast import Forecast
 from servetwin.engine.process import EngineProcess
 from servetwin.request import Request
+
+BOTH, PREFILL, DECODE = "both", "prefill", "decode"
+"""What a replica does."""
+
+
+class Submit(Protocol):
+    """Takes a request over, now."""
+
+    def __call__(self, request: Request, after: bool = False) -> None:
+        """See ``EngineProcess.submit``."""
 
 
 class Replica:
@@ -14,20 +26,26 @@ class Replica:
     Attributes:
         index: its index in the cluster.
         pool: index of its pool.
+        role: ``both``, ``prefill`` or ``decode``.
         executor: the process that runs its steps.
         routable: whether new requests may be sent here.
-        submit: takes a request over, now.
+        submit: takes a request over, now; see ``EngineProcess.submit``.
+        forecast: what requests would take here; None = nobody can say.
         generated: output tokens of its unfinished requests, as of the last step that ended before an instant [ps].
     """
 
-    __slots__ = ("executor", "generated", "index", "pool", "routable", "submit")
+    __slots__ = ("executor", "forecast", "generated", "index", "pool", "role", "routable", "submit")
 
-    def __init__(self, index: int, pool: int, executor: EngineProcess) -> None:
+    def __init__(
+        self, index: int, pool: int, executor: EngineProcess, role: str = BOTH, forecast: Forecast | None = None
+    ) -> None:
         self.index = index
         self.pool = pool
+        self.role = role
         self.executor = executor
+        self.forecast = forecast
         self.routable = True
-        self.submit: Callable[[Request], None] = executor.submit
+        self.submit: Submit = executor.submit
         self.generated: Callable[[int], int] = executor.generated
 
 

@@ -90,9 +90,11 @@ class StepAccounts:
             elapsed_ps: for how long it has run [ps].
         """
         total = step.total_ps + done * step.growth_ps
-        host = step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps - step.draft_ps
+        compute = step.compute_ps + done * step.compute_growth_ps
+        memory = step.memory_ps + done * step.memory_growth_ps
+        host = total - compute - memory - step.communication_ps - step.draft_ps
         parts = {
-            "compute": elapsed_ps * (step.compute_ps + done * step.compute_growth_ps) // total,
+            "compute": elapsed_ps * compute // total,
             "exposed_communication": elapsed_ps * step.communication_ps // total,
             "host": elapsed_ps * host // total,
             "draft": elapsed_ps * step.draft_ps // total,
@@ -128,7 +130,7 @@ class StepAccounts:
             attended += grown
             held += grown
             compute += done * step.compute_growth_ps
-            memory += done * (step.growth_ps - step.compute_growth_ps)
+            memory += done * step.memory_growth_ps
         segments = self._segments
         segments += pack_segment(
             self._index,
@@ -150,6 +152,7 @@ class StepAccounts:
             step.communication_ps,
             step.recomputed,
             step.compute_growth_ps,
+            step.memory_growth_ps,
             step.draft_ps,
             shape.drafted,
             step.accepted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from servetwin.engine.loading import load, take_back
-from servetwin.engine.states import LOADED, PREFILLING
+from servetwin.engine.states import DECODING, LOADED, PREFILLING
 from servetwin.request import Request
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
     seats = settings.max_num_seqs - len(rank.running)
     while seats > 0 and budget > 0 and waiting:
         request = waiting.head()
+        decodes = False
         if request.state == LOADED:
             target, found, referred, external = request.target, request.computed // size, request.held, 0
+            decodes = request.computed == target - 1
         else:
             request.target = target = request.prompt_tokens + request.produced
             found = referred = 0
@@ -47,18 +49,28 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
                     rank.blocked = (rank.batch.version, rank.releases, rank.batch.tokens())
                     return
                 want = budget
-        blocks = -(-(target if settings.reserve_full_prompt else found * size + want) // size)
+        after = found * size + want
+        if settings.reserve_full_prompt or (external and after == target - 1):
+            after = target
+        blocks = -(-after // size)
+        if decodes:
+            blocks = max(request.held, rank.batch.first_blocks(request))
         need = blocks - min(referred, blocks)
         if chunks or rank.batch.size:
             need += settings.watermark_blocks
         if need > pool.free:
-            if rank.running or rank.aside or not take_back(rank, request):
+            if rank.running or rank.aside or rank.kept or not take_back(rank, request):
                 rank.blocked = (rank.batch.version, rank.releases, rank.batch.tokens())
                 return
             continue
         waiting.take()
         if external:
             load(rank, request, found, external)
+            continue
+        if decodes:
+            _join(rank, request, blocks, now)
+            budget -= 1
+            seats -= 1
             continue
         _seat(rank, request, found, now)
         rank.give(request, want)
@@ -67,11 +79,29 @@ def admit_waiting(rank: Rank, now: int, budget: int, chunks: list[tuple[Request,
         seats -= 1
 
 
-def _seat(rank: Rank, request: Request, found: int, now: int) -> None:
-    """The request joins the end of the running list with its ``found`` blocks."""
+def _join(rank: Rank, request: Request, blocks: int, now: int) -> None:
+    """The request, of whose known tokens all but the last are loaded, decodes in the step being planned."""
+    _run(rank, request)
+    rank.cache.hold(request, blocks)
+    if request.scheduled_ps < 0:
+        request.scheduled_ps = now
+        request.hit_tokens = request.computed
+    rank.fill(request, 1)
+    request.state = DECODING
+    rank.batch.join_loaded(request)
+    rank.rejoined = [request] if rank.rejoined is None else [*rank.rejoined, request]
+
+
+def _run(rank: Rank, request: Request) -> None:
+    """The request gets a seat at the end of the running list."""
     request.order = rank.admitted
     rank.admitted += 1
     rank.running[request] = None
+
+
+def _seat(rank: Rank, request: Request, found: int, now: int) -> None:
+    """The request joins the end of the running list with its ``found`` blocks."""
+    _run(rank, request)
     rank.prefilling[request] = None
     if request.state != LOADED and (request.segments or request.own is not None):
         rank.cache.admit(request)
@@ -82,7 +112,7 @@ def _seat(rank: Rank, request: Request, found: int, now: int) -> None:
     if request.scheduled_ps < 0:
         request.scheduled_ps = now
         request.hit_tokens = computed
-    else:
+    if request.preempted_at:
         again = max(0, min(request.preempted_at, request.target) - computed)
         request.recompute_left = again
         request.recomputed_tokens += again

@@ -40,9 +40,9 @@ def _accounts(rank: Rank) -> list[tuple[str, int, int]]:
             now = request.computed
             held += max(request.held, -(-now // size))
         computed += now
-    for request in _with_blocks_but_no_seat(rank):
+    for request, tokens in _with_blocks_but_no_seat(rank):
         held += request.held
-        computed += request.held * size
+        computed += tokens
     pool = rank.pool
     found = [
         ("tokens in the KV cache", rank.tokens_held, computed),
@@ -86,7 +86,8 @@ def _sums(batch: DecodeBatch, requests: list[Request]) -> list[tuple[str, int, i
     return found
 
 
-def _with_blocks_but_no_seat(rank: Rank) -> Iterator[Request]:
-    """Requests whose blocks a connector fills or has filled."""
-    yield from rank.aside
-    yield from (request for request in rank.waiting if request.state == LOADED)
+def _with_blocks_but_no_seat(rank: Rank) -> Iterator[tuple[Request, int]]:
+    """Requests whose blocks a connector fills, has filled or still reads, and the tokens that count as theirs."""
+    yield from rank.aside.items()
+    yield from ((request, request.computed) for request in rank.waiting if request.state == LOADED)
+    yield from ((request, request.computed) for request in rank.kept)

@@ -111,6 +111,14 @@ class DecodeBatch:
         for window in self.windows:
             window.join(request, step)
 
+    def join_loaded(self, request: Request) -> None:
+        """``request``, whose prompt was loaded, decodes from the next step on; it has the blocks for that step."""
+        self.join(request)
+
+    def first_blocks(self, request: Request) -> int:
+        """Blocks that a request has in its first step after its prompt was loaded."""
+        return -(-(request.computed + 1) // self.block_size)
+
     def leave(self, request: Request) -> None:
         """``request`` does not decode in the next step; its own counts are brought up to date."""
         steps = self.step - request.join_step

@@ -79,8 +79,20 @@ class DraftBatch(DecodeBatch):
 
     # -- requests ------------------------------------------------------------------------------------------------
 
+    def join_loaded(self, request: Request) -> None:
+        """``request``, whose prompt was loaded, decodes from the next step on; nobody has drafted for it yet."""
+        self._join(request, 0)
+
+    def first_blocks(self, request: Request) -> int:
+        """Blocks that a request has in its first step after its prompt was loaded."""
+        return self._slots(request.computed, 1)
+
     def join(self, request: Request) -> None:
         """``request`` decodes from the next step on."""
+        self._join(request, -1)
+
+    def _join(self, request: Request, trimmed: int) -> None:
+        """The same; see ``_read``."""
         if request.fate is None:
             request.fate = self._fates.of(request)
         request.join_step = self.step
@@ -90,7 +102,7 @@ class DraftBatch(DecodeBatch):
         self.version += 1
         for window in self.windows:
             window.context += min(reads, window.window)
-        self._read(request)
+        self._read(request, trimmed)
 
     def leave(self, request: Request) -> None:
         """``request`` does not decode in the next step; its own counts are brought up to date."""

@@ -50,10 +50,15 @@ class DraftingExecutor(Executor):
         if rank.waiting:
             assert isinstance(batch, DraftBatch)
             count = batch.steps_alike(count)
+        on_time = self._lag < self._depth and bool(rank.waiting)
+        if on_time:
+            count -= self._depth
         if planned and (first := pipeline[0]).steady and first.version == rank.batch.version:
+            if count < 0:
+                return False
             steps = list(pipeline)
         elif planned == 0 or (planned == 1 and rank.ends_nobody()):
-            if not count:
+            if count <= 0:
                 return False
             if planned:
                 head = pipeline[0]
@@ -62,7 +67,7 @@ class DraftingExecutor(Executor):
         else:
             return False
         self._busy = self._may_cut = True
-        self._reshare = False
+        self._goes_on = on_time
         self._planned = planned
         maker = rank.steps
         assert isinstance(maker, VerifyMaker)
@@ -82,6 +87,8 @@ class DraftingExecutor(Executor):
         series.run(now if head is None else now + head.total_ps, spans)
         if rank.incoming and rank.admits():
             self._cut(rank.incoming[0].queued_ps)
+        if rank.returning:
+            self._cut(rank.returning[0][0])
         return True
 
     def _make(self, count: int) -> None:

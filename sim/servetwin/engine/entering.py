@@ -17,15 +17,6 @@ def enter(rank: Rank, request: Request) -> None:
     rank.waiting.push(request, None if rank.scheduler.fcfs else queue_key(rank, request))
 
 
-def return_loaded(rank: Rank, now: int) -> None:
-    """Requests that the connector is done with by ``now`` [ps] come back, with their blocks."""
-    returning = rank.returning
-    while returning and returning[0][0] <= now:
-        request = returning.popleft()[1]
-        del rank.aside[request]
-        rank.waiting.push_preempted(request, queue_key(rank, request))
-
-
 def queue_key(rank: Rank, request: Request, in_flight: int = 0) -> Any:
     """The place of a request in the waiting queue, where that is not a matter of arrival.
 

@@ -8,8 +8,9 @@ from simpy.events import Event
 
 from servetwin.engine.accounts import StepAccounts
 from servetwin.engine.audit import audit_rank
-from servetwin.engine.batch import DecodeBatch
+from servetwin.engine.batch import NEVER, DecodeBatch
 from servetwin.engine.device import Device
+from servetwin.engine.evacuation import evacuate
 from servetwin.engine.lane import NO_STEP
 from servetwin.engine.outputs import complete
 from servetwin.engine.plan import PlannedStep
@@ -78,7 +79,7 @@ class Executor(EngineProcess):
             log.gap,
             on_finished,
             lambda: env._now,
-            self._returning,
+            self._hears,
             connector,
             noise,
             batch,
@@ -92,6 +93,10 @@ class Executor(EngineProcess):
         self._device = Device(env, order, gpus) if stepping == EVERY_OPERATION else None
         self._nap = Nap(env, order)
         self._depth = settings.depth
+        #: Steps between the boundary at which a run is disturbed and its end. A plan that makes a connector begin to
+        #: load is made when it is due: the run ends there, in the middle of planned steps. Other plans can be made up
+        #: for when the steps planned before have ended.
+        self._lag = settings.depth if connector is None else 0
         #: What is under way: perhaps a first step of its own kind, then ``_series``, whose first step is ``_step``.
         self._busy = False
         self._head: PlannedStep | None = None
@@ -103,8 +108,11 @@ class Executor(EngineProcess):
         self._may_cut = False
         #: Whether the next step is still to be planned, as of the boundary before this one, as a step of decodes.
         self._put_off = False
-        #: Whether the run ends where the share of the links changes, in the middle of planned steps.
-        self._reshare = False
+        #: Whether the run ends in the middle of planned steps: where the share of the links changes, or the growth, or
+        #: where a connector has something to say.
+        self._goes_on = False
+        #: Told of the requests that are here when the replica leaves, as it is about to; None = it is not.
+        self._leaving: Callable[[list[Request]], None] | None = None
         env.process(self._run())
 
     # -- what others call ----------------------------------------------------------------------------------------
@@ -125,6 +133,8 @@ class Executor(EngineProcess):
 
     def stop(self, now: int) -> None:
         """Account for what has happened before ``now`` [ps]; see ``EngineProcess``."""
+        self._books_waiting(now)
+        self._hear_the_rest()
         if not self._busy:
             return
         self._busy = False
@@ -145,18 +155,37 @@ class Executor(EngineProcess):
                 # The last step of the run has begun, and with it the plan of the next was made.
                 self._plan_run(series.count)
                 self._skip(done)
-                if not self._reshare:
+                if not self._goes_on:
                     self._plan_late(begun)
 
-    def _arrived(self, ready_ps: int) -> None:
+    @property
+    def works(self) -> bool:
+        """Whether a step is under way."""
+        return self._busy
+
+    def _arrived(self, ready_ps: int, after: bool) -> None:
         if not self._busy or (self._may_cut and self.rank.admits()):
-            self._disturb(ready_ps)
+            self._disturb(max(ready_ps, self._env._now + 1) if after and self._busy else ready_ps)
 
     def _disturb(self, ready_ps: int) -> None:
         if not self._busy:
             self._nap.shorten(ready_ps)
         elif self._may_cut and self._cut(ready_ps):
             self._nap.shorten(self._series.boundary(self._series.count))
+
+    def leave(self, left: Callable[[list[Request]], None]) -> None:
+        """The replica leaves at the end of the step under way; see ``EngineProcess``."""
+        self._leaving = left
+        now = self._env._now
+        if not self._busy:
+            self._nap.shorten(now)
+        elif self._may_cut:
+            series = self._series
+            count = series.first_boundary_from(now)
+            if count < series.count:
+                series.count = count
+                self._goes_on = True
+                self._nap.shorten(series.boundary(count))
 
     # -- the process ---------------------------------------------------------------------------------------------
 
@@ -175,6 +204,12 @@ class Executor(EngineProcess):
             now = env._now
             if strict:
                 audit_rank(rank, self.index)
+            if self._leaving is not None:
+                self.left_ps = now
+                if self._begun:
+                    self._leave_links()
+                self._leaving(evacuate(rank))
+                return
             if not (skip_ahead and rank.settled(now) and self._start_run(now)):
                 if self._put_off:
                     self._put_off = False
@@ -183,8 +218,11 @@ class Executor(EngineProcess):
                 if not pipeline:
                     if self._begun:
                         self._leave_links()
-                    incoming = rank.incoming
-                    yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
+                    wake_ps = rank.next_news_ps()
+                    self._books_waiting(now)
+                    # News of this very instant is planned when all that happens now has happened.
+                    yield nap.forever() if wake_ps == NEVER else nap.until(max(wake_ps, now))
+                    self._books_waiting(env._now)
                     continue
                 if not (skip_ahead and rank.settled(now) and self._start_run(now)):
                     self._start_step(now)
@@ -211,6 +249,8 @@ class Executor(EngineProcess):
             step = self._sharing(step)
         self._step = step
         series.restart(now, 1, step.total_ps, step.growth_ps)
+        if step.chunked is not None:
+            self._tell_connector(step, now + step.total_ps)
 
     def _start_run(self, now: int) -> bool:
         """Start as many equal steps as will surely be planned, perhaps behind one that is planned; else False.
@@ -222,11 +262,16 @@ class Executor(EngineProcess):
         planned = len(pipeline)
         head = None
         count = rank.batch.steps_ahead(rank.pool.free)
+        on_time = self._lag < self._depth and bool(rank.waiting)
+        if on_time:
+            count -= self._depth
         if planned and (step := pipeline[0]).steady and step.version == rank.batch.version:
             # Nobody has joined or left since it was planned, so the planned steps behind it are its successors.
             count += planned
+            if count <= 0:
+                return False
         elif planned == 0 or (planned == 1 and rank.ends_nobody()):
-            if not count:
+            if count <= 0:
                 return False
             if planned:
                 head = pipeline[0]
@@ -239,29 +284,37 @@ class Executor(EngineProcess):
             head = None if head is None else self._sharing(head)
         series = self._series
         self._busy = self._may_cut = True
-        self._reshare = False
+        self._goes_on = on_time or step.lasts < count
+        count = min(count, step.lasts)
         self._head = head
         self._step = step
         self._planned = planned
         series.restart(now if head is None else now + head.total_ps, count, step.total_ps, step.growth_ps)
         if rank.incoming and rank.admits():
             self._cut(rank.incoming[0].queued_ps)
+        if rank.returning:
+            self._cut(rank.returning[0][0])
         return True
 
     def _cut(self, ready_ps: int) -> bool:
         """End the run where a request that reaches the queue at ``ready_ps`` [ps] could take part for the first time.
 
         It is seen by the plan made at the first boundary from ``ready_ps`` on, which is for the step ``depth``
-        later. Returns whether the run got shorter.
+        later, or with a connector there. Returns whether the run got shorter.
         """
         series = self._series
-        count = series.first_boundary_from(ready_ps) + self._depth
+        count = series.first_boundary_from(ready_ps) + self._lag
         if count > series.count:
             return False
-        # The plan of the step behind the run is to see the request.
-        self._reshare = False
-        if count == series.count:
+        if self._lag == self._depth:
+            # The plan of the step behind the run is to see the request.
+            self._goes_on = False
+            if count == series.count:
+                return False
+        elif count == series.count:
             return False
+        else:
+            self._goes_on = True
         series.count = count
         return True
 
@@ -279,7 +332,7 @@ class Executor(EngineProcess):
             count = 1
         if count < series.count:
             series.count = count
-            self._reshare = True
+            self._goes_on = True
             self._nap.shorten(series.boundary(count))
 
     def _end_run(self) -> None:
@@ -294,7 +347,7 @@ class Executor(EngineProcess):
                 return
         self._account(count)
         self._skip(count - 1)
-        if self._depth and not self._reshare:
+        if self._depth and not self._goes_on:
             self._plan_late(series.boundary(count - 1))
         step = self._at(count - 1)
         complete(rank, step, now - step.total_ps, now)
@@ -318,14 +371,15 @@ class Executor(EngineProcess):
     def _plan_run(self, count: int) -> None:
         """Plan the ``count`` steps of the run that had not been planned one by one before it.
 
-        A run that ends where the share of its links changes has more of its kind behind it, which are planned too.
+        A run that ends where the share of its links or its growth changes has more of its kind behind it, which are
+        planned too.
         """
         rank = self.rank
         pipeline = rank.pipeline
         del pipeline[: count if self._head is None else 1]
         if count > self._planned:
             rank.plan_series(count - self._planned)
-        if self._reshare:
+        if self._goes_on:
             while len(pipeline) < self._depth:
                 rank.plan_decodes()
 

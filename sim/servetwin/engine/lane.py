@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from servetwin.engine.rank import Rank
 
 #: Stands where no step is under way.
-NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), 0, 0, 0, 0, 0, 0, 0, 0, 0, None, 0, 0, 0)
+NO_STEP = PlannedStep(StepShape(0, 0, False, 0, 0, (0,), (0,)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, 0, 0, 0)
 
 #: No batch sees so many joins.
 _JOIN_BITS = 40
@@ -74,14 +74,15 @@ class Lane:
         return self.spans[stage] + self.done * self.growths[stage]
 
     def steps_ahead(self) -> int:
-        """How many more steps will surely be of today's decodes, if the step in flight is: before one of them ends."""
+        """How many more steps will surely be of today's decodes, if the step in flight is, and grow as it does: before
+        one of them ends."""
         batch = self.batch
         if not self.step.steady or self.step.version != batch.version:
             return 0
         limit = batch.next_finish()
         if batch.windows:
             limit = min(limit, batch.next_crossing())
-        return limit - batch.step
+        return min(limit - batch.step, self.step.lasts - 1 - self.done)
 
 
 def in_flight(rank: Rank) -> set[Request]:

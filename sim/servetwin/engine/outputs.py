@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from servetwin.engine.plan import PlannedStep
-from servetwin.engine.states import OUTSIDE
+from servetwin.engine.states import KEPT, OUTSIDE
 from servetwin.request import COMPLETED, Request
 
 if TYPE_CHECKING:
@@ -30,7 +30,13 @@ def complete(rank: Rank, step: PlannedStep, start_ps: int, end_ps: int) -> None:
         rank.retire()
     if step.late is not None:
         for request in step.late:
-            rank.on_gap(visible - request.last_token_ps, start_ps)
+            if request.first_token_ps < 0:
+                # Its prompt came from elsewhere.
+                request.first_token_ps = visible
+                if request.prefill_done_ps < 0:
+                    request.prefill_done_ps = end_ps
+            else:
+                rank.on_gap(visible - request.last_token_ps, start_ps)
     if step.completing:
         for request in step.completing:
             _token_of_prefill(rank, request, start_ps, end_ps, visible)
@@ -49,7 +55,8 @@ def _token_of_prefill(rank: Rank, request: Request, start_ps: int, end_ps: int, 
     """The first token, or the first one after a preemption."""
     if request.first_token_ps < 0:
         request.first_token_ps = visible
-        request.prefill_done_ps = end_ps
+        if request.prefill_done_ps < 0:
+            request.prefill_done_ps = end_ps
     else:
         rank.on_gap(visible - request.last_token_ps, start_ps)
     request.last_token_ps = visible
@@ -57,25 +64,34 @@ def _token_of_prefill(rank: Rank, request: Request, start_ps: int, end_ps: int, 
 
 def _finish(rank: Rank, request: Request, visible: int) -> None:
     if request in rank.running:
-        if rank.connector is not None:
-            rank.connector.finished(request)
-        size = rank.settings.block_size
-        overlap = rank.pool.overlap
-        computed = request.computed
         del rank.running[request]
-        rank.tokens_held -= computed
-        rank.cache.release(request, computed // size, returns=False)
-        rank.released += computed - (overlap - rank.pool.overlap) * size
-        rank.releases += 1
+        if rank.connector is not None and rank.connector.finished(request):
+            rank.kept[request] = None
+            request.state = KEPT
+        else:
+            _leave(rank, request)
     else:
         # Preempted while its last token was on the way.
         rank.waiting.remove(request)
         request.own = None
-    rank.generated -= request.output_tokens
+        request.state = OUTSIDE
+    if not request.discarded:
+        rank.generated -= request.output_tokens
     request.last_token_ps = visible
     request.outcome = COMPLETED
-    request.state = OUTSIDE
     rank.on_finished(request, visible)
+
+
+def _leave(rank: Rank, request: Request) -> None:
+    """The blocks of a request that has ended return to the free queue."""
+    size = rank.settings.block_size
+    overlap = rank.pool.overlap
+    computed = request.computed
+    rank.tokens_held -= computed
+    rank.cache.release(request, computed // size, returns=False)
+    rank.released += computed - (overlap - rank.pool.overlap) * size
+    rank.releases += 1
+    request.state = OUTSIDE
 
 
 def _order_of_admission(request: Request) -> int:

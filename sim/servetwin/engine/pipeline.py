@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from simpy.events import Event
 
 from servetwin.engine.audit import audit_rank
+from servetwin.engine.batch import NEVER
 from servetwin.engine.lane import Lane
 from servetwin.engine.look_ahead import LookAhead
 from servetwin.engine.pipeline_accounts import PipelineAccounts
@@ -76,9 +77,7 @@ class PipelinedExecutor(EngineProcess):
         links: SharedLinks | None = None,
     ) -> None:
         steps = StepMaker(settings, step_time) if steps is None else steps
-        rank = Rank(
-            settings, steps, scheduler, log.gap, on_finished, lambda: env._now, self._returning, connector, noise
-        )
+        rank = Rank(settings, steps, scheduler, log.gap, on_finished, lambda: env._now, self._hears, connector, noise)
         self.accounts = PipelineAccounts(index, rank, step_time, log)
         super().__init__(env, index, settings, rank, on_finished, gpus, self.accounts, links)
         self._step_time = step_time
@@ -115,6 +114,8 @@ class PipelinedExecutor(EngineProcess):
 
     def stop(self, now: int) -> None:
         """Account for what has happened before ``now`` [ps]; see ``EngineProcess``."""
+        self._books_waiting(now)
+        self._hear_the_rest()
         if not self._flying:
             return
         if self._looking:
@@ -122,9 +123,14 @@ class PipelinedExecutor(EngineProcess):
             self._settle()
         self.accounts.cut_off(self._flying, self._before, now)
 
-    def _arrived(self, ready_ps: int) -> None:
+    @property
+    def works(self) -> bool:
+        """Whether a step is under way."""
+        return bool(self._flying)
+
+    def _arrived(self, ready_ps: int, after: bool) -> None:
         if not self._flying or (self._looking and self.rank.admits()):
-            self._disturb(ready_ps)
+            self._disturb(max(ready_ps, self._env._now + 1) if after and self._flying else ready_ps)
 
     def _disturb(self, ready_ps: int) -> None:
         if not self._flying:
@@ -145,8 +151,11 @@ class PipelinedExecutor(EngineProcess):
             if not flying:
                 if self._begun:
                     self._leave_links()
-                incoming = rank.incoming
-                yield nap.until(incoming[0].queued_ps) if incoming else nap.forever()
+                wake_ps = rank.next_news_ps()
+                self._books_waiting(now)
+                # News of this very instant is planned when all that happens now has happened.
+                yield nap.forever() if wake_ps == NEVER else nap.until(max(wake_ps, now))
+                self._books_waiting(env._now)
                 continue
             if devices is not None:
                 yield devices.back(flying[0])
@@ -183,6 +192,8 @@ class PipelinedExecutor(EngineProcess):
             if not flying:
                 self.accounts.since_ps = now
             self._ends = launch(lane, self._ends, now)
+            if step.chunked is not None:
+                self._tell_connector(step, lane.end_ps)
             flying.append(lane)
             if self._devices is not None:
                 self._devices.launch(lane)

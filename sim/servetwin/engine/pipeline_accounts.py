@@ -122,9 +122,12 @@ class PipelineAccounts:
         step = lane.step
         self.steps += count
         self._exposed_ps += exposed_ps
-        self._host_ps += count * (step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps)
+        compute_growth, memory_growth = step.compute_growth_ps, step.memory_growth_ps
         growth = step.growth_ps if count > 1 else 0
         busy, pairs = self.stage_busy_ps, count * (count - 1) >> 1
+        waiting = step.total_ps - step.compute_ps - step.memory_ps - step.communication_ps
+        waiting_growth = step.growth_ps - compute_growth - memory_growth
+        self._host_ps += count * (waiting + done * waiting_growth) + pairs * waiting_growth
         for stage in range(self._stages):
             stage_growth = lane.growths[stage]
             busy[stage] += count * (lane.spans[stage] + done * stage_growth) + pairs * stage_growth
@@ -132,7 +135,6 @@ class PipelineAccounts:
         shape = step.shape
         decodes = shape.decodes
         grown = done * decodes
-        compute_growth = step.compute_growth_ps
         segments = self._segments
         segments += pack_segment(
             self._index,
@@ -150,10 +152,11 @@ class PipelineAccounts:
             step.attended + grown,
             held,
             step.compute_ps + done * compute_growth,
-            step.memory_ps + done * (step.growth_ps - compute_growth),
+            step.memory_ps + done * memory_growth,
             step.communication_ps,
             step.recomputed,
             compute_growth if count > 1 else 0,
+            memory_growth if count > 1 else 0,
             0,
             0,
             0,

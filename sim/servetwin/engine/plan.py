@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from servetwin.physics.protocols import StepShape
+from servetwin.physics.protocols import ALWAYS, StepShape
 from servetwin.request import Request
 
 
@@ -15,7 +15,7 @@ class PlannedStep:
         total_ps: what the step takes [ps].
         growth_ps: by how much the next step of its series takes longer [ps].
         compute_ps, memory_ps, communication_ps: parts of ``total_ps``; the rest is host time [ps].
-        compute_growth_ps: part of ``growth_ps``; the rest is memory time [ps].
+        compute_growth_ps, memory_growth_ps: parts of ``growth_ps``; the rest is host time, which may shrink [ps].
         version: the decode batch's version when the step was planned; steps of equal version and without chunks
             form a series.
         draft_ps: part of ``total_ps`` in which tokens are drafted [ps]; not in the other parts.
@@ -31,12 +31,16 @@ class PlannedStep:
         attended: token × context pairs attended.
         context: KV tokens read.
         completing: requests whose prompt the step completes.
-        late: decoding requests whose last token came earlier than from the step before.
+        late: decoding requests whose last token came earlier than from the step before, or elsewhere.
+        lasts: for how many steps of its series, itself included, they grow by ``growth_ps``.
+        chunked: requests of ``shape.chunks``, where a connector wants to know when their steps begin.
     """
 
-    __slots__ = ("accepted", "attended", "communication_ps", "completing", "compute_growth_ps", "compute_ps", "context",
-                 "draft_ps", "emitted", "growth_ps", "held", "late", "memory_ps", "prefill_tokens",
-                 "recomputed", "released", "shape", "steady", "stood", "total_ps", "verifying", "version")  # fmt: skip
+    __slots__ = (
+        "accepted", "attended", "chunked", "communication_ps", "completing", "compute_growth_ps", "compute_ps",
+        "context", "draft_ps", "emitted", "growth_ps", "held", "lasts", "late", "memory_growth_ps", "memory_ps",
+        "prefill_tokens", "recomputed", "released", "shape", "steady", "stood", "total_ps", "verifying", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class PlannedStep:
         memory_ps: int,
         communication_ps: int,
         compute_growth_ps: int,
+        memory_growth_ps: int,
         version: int,
         held: int,
         released: int,
@@ -61,6 +66,7 @@ class PlannedStep:
         accepted: int = 0,
         verifying: int = 0,
         stood: int = 0,
+        lasts: int = ALWAYS,
     ) -> None:
         self.shape = shape
         self.total_ps = total_ps
@@ -69,6 +75,7 @@ class PlannedStep:
         self.memory_ps = memory_ps
         self.communication_ps = communication_ps
         self.compute_growth_ps = compute_growth_ps
+        self.memory_growth_ps = memory_growth_ps
         self.version = version
         self.held = held
         self.released = released
@@ -83,6 +90,8 @@ class PlannedStep:
         self.accepted = accepted
         self.verifying = verifying
         self.stood = stood
+        self.chunked: list[Request] | None = None
+        self.lasts = lasts
         self.steady = late is None and not prefill_tokens
 
     def shape_after(self, steps: int) -> StepShape:

@@ -45,9 +45,9 @@ def preempt(rank: Rank, request: Request, blocks_of_this_step: int) -> None:
     in_flight = 0
     request.held += blocks_of_this_step
     if request.join_step >= 0:
-        # Blocks that decode steps fill can be found from the end of those steps.
+        # Blocks that decode steps fill can be found from the end of those steps, but for what was known before.
         decoded = batch.gained_since(request, rank.next_output)
-        filled -= decoded
+        filled = max(filled - decoded, request.target)
         in_flight = decoded + (request.join_step > rank.next_output)
     rank.tokens_held -= request.computed
     rank.cache.release(request, filled // size, returns=True)

@@ -180,20 +180,36 @@ class KVConnector(Protocol):
 
     Calls for a request, in order (after vLLM ``KVConnectorBase_V1``): ``lookup`` each time the scheduler looks at it
     in the waiting queue, ``load`` once blocks were allocated for what was found, ``saved`` when more of its known
-    tokens lie in full blocks, ``finished`` when it ends. Draft blocks are never offered.
+    tokens lie in full blocks, ``computing`` when a step begins that computes some of them, ``finished`` when it ends.
+    Draft blocks are never offered.
+
+    Attributes:
+        watches: whether ``computing`` wants to be called.
     """
 
+    watches: bool
+
     def lookup(self, request: Request, local_tokens: int) -> int:
-        """Tokens found beyond the ``local_tokens`` found in the rank's own cache (whole blocks; 0 = nothing)."""
+        """Tokens found beyond the ``local_tokens`` found in the rank's own cache (0 = nothing).
 
-    def load(self, request: Request, tokens: int, done: Callable[[], None]) -> None:
-        """Start to load ``tokens`` tokens into the request's blocks and call ``done`` when they are there.
+        Whole blocks, or all but the last of the tokens that are known of the request: then nothing is left to be
+        prefilled, and it decodes once they are loaded.
+        """
 
-        Until then the request keeps its blocks and waits aside, without blocking those behind it.
+    def load(self, request: Request, tokens: int, done: Callable[[bool, bool], None]) -> None:
+        """Start to load ``tokens`` tokens into the request's blocks and call ``done`` when it is over.
+
+        Until then the request keeps its blocks and waits aside, without blocking those behind it. ``done`` is told
+        whether the tokens are there, if not the request looks for them again; and whether it is called after the ends
+        of steps of the same instant.
         """
 
     def saved(self, request: Request, tokens: int) -> None:
         """The first ``tokens`` tokens of the request are computed or about to be, in blocks that can be found."""
 
-    def finished(self, request: Request) -> None:
-        """The request is done; its blocks return to the free queue now, where they can still be found."""
+    def computing(self, request: Request, before: int, tokens: int, end_ps: int) -> None:
+        """A step begins now, and ends at ``end_ps`` [ps], that computes ``tokens`` prompt tokens after ``before``."""
+
+    def finished(self, request: Request) -> bool:
+        """The request is done. Whether its blocks are to be kept until ``loading.let_go``; else they return to the
+        free queue now, where they can still be found."""

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Final
 
 from servetwin.engine.admission import admit_waiting
-from servetwin.engine.batch import DecodeBatch
+from servetwin.engine.batch import NEVER, DecodeBatch
 from servetwin.engine.blocks import BlockPool
-from servetwin.engine.entering import enter, return_loaded
+from servetwin.engine.entering import enter
 from servetwin.engine.in_order import schedule_in_order
 from servetwin.engine.lane import Lane
+from servetwin.engine.loading import take_in
 from servetwin.engine.plan import PlannedStep
 from servetwin.engine.prefix_cache import PrefixCache
 from servetwin.engine.protocols import EngineSettings, KVConnector, Scheduler
@@ -45,7 +46,8 @@ class Rank:
         on_gap: told of each inter-token gap over more than one step: its length, and when its last step began [ps].
         on_finished: told of each request that ends, with the visible time of its last token [ps].
         now: the simulated time [ps].
-        on_returning: told when a request comes back from a connector, outside the steps.
+        hears: told when a connector has something to say, whether after the steps of this instant, and whether that is
+            worth waking an idle engine with an empty queue; from when on plans take it in [ps].
         connector: where else cached blocks may lie, or None.
         noise: the factor on the time of the next step that is planned, or None.
         batch: for the requests that decode; None = a ``DecodeBatch``.
@@ -61,7 +63,9 @@ class Rank:
         "ended",
         "flying",
         "generated",
+        "hears",
         "incoming",
+        "kept",
         "lane",
         "lanes",
         "leavers",
@@ -71,7 +75,6 @@ class Rank:
         "now",
         "on_finished",
         "on_gap",
-        "on_returning",
         "paused",
         "pipeline",
         "pool",
@@ -98,14 +101,14 @@ class Rank:
         on_gap: Callable[[int, int], None],
         on_finished: Callable[[Request, int], None],
         now: Callable[[], int],
-        on_returning: Callable[[], None],
+        hears: Callable[[bool, bool], int],
         connector: KVConnector | None = None,
         noise: Callable[[], float] | None = None,
         batch: DecodeBatch | None = None,
     ) -> None:
         self.now = now
         self.noise = noise
-        self.on_returning = on_returning
+        self.hears = hears
         self.connector = connector
         self.settings = settings
         self.scheduler = scheduler
@@ -118,9 +121,11 @@ class Rank:
         self.waiting: WaitingQueue = FcfsQueue() if scheduler.fcfs else KeyedQueue()
         #: Requests in the front end, by the time at which they reach the waiting queue.
         self.incoming: deque[Request] = deque()
-        #: Requests for which a connector is at work, and those it has done, by when: they hold blocks but no seat.
-        self.aside: dict[Request, None] = {}
-        self.returning: deque[tuple[int, Request]] = deque()
+        #: Requests for which a connector is at work, with the tokens that they will have, requests that have ended but
+        #: whose blocks one still reads, and those that it is done with, by when: they hold blocks but no seat.
+        self.aside: dict[Request, int] = {}
+        self.kept: dict[Request, None] = {}
+        self.returning: deque[tuple[int, Request, int]] = deque()
         #: Requests with a seat, in order of admission.
         self.running: dict[Request, None] = {}
         self.prefilling: dict[Request, None] = {}
@@ -225,7 +230,7 @@ class Rank:
         while incoming and incoming[0].queued_ps <= now:
             enter(self, incoming.popleft())
         if self.returning:
-            return_loaded(self, now)
+            take_in(self, now)
         if self.paused:
             self._rejoin()
         self.retire()
@@ -373,6 +378,13 @@ class Rank:
         """The outputs of ``count`` steps like ``step`` inside a run, in which nobody ends, are there."""
         self.next_output += count
         self.generated += count * step.emitted
+
+    def next_news_ps(self) -> int:
+        """When there may be something new to plan if nobody wakes the engine before [ps]; ``NEVER`` = not."""
+        time = self.incoming[0].queued_ps if self.incoming else NEVER
+        if self.returning and self.returning[0][0] < time:
+            time = self.returning[0][0]
+        return time
 
     def admits(self) -> bool:
         """Whether a request that arrives now could be admitted before something else changes."""

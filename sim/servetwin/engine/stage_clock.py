@@ -19,8 +19,8 @@ context; the hand-offs [ps]."""
 class StagePrices:
     """Puts the price of planned steps on each stage into lanes.
 
-    A step that only decodes, of a model with one kind of attention, has a price that is linear in the context: it is
-    asked for once for each number of requests, as in ``StepMaker``.
+    A step that only decodes in a captured graph, of a model with one kind of attention, has a price that is linear in
+    the context: it is asked for once for each number of requests, as in ``StepMaker``.
 
     Args:
         step_time: prices the steps.
@@ -44,7 +44,7 @@ class StagePrices:
         lane.step = step
         lane.done = 0
         shape = step.shape
-        if step.prefill_tokens or noisy or not self._linear or shape.link_share != 1.0:
+        if step.prefill_tokens or noisy or not self._linear or not shape.graph or shape.link_share != 1.0:
             prices = self._step_time.stages(shape)
             lane.spans = [price.total_ps for price in prices]
             lane.growths = [price.growth_ps for price in prices]

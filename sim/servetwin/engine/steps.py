@@ -22,8 +22,8 @@ memory per token of context, communication, communication and host together, gro
 class StepMaker:
     """Makes planned steps, for all ranks that are alike.
 
-    A step that only decodes, of a model with one kind of attention, has a price that is linear in the context
-    (``StepTime.price``): it is asked for once for each number of requests.
+    A step that only decodes in a captured graph, of a model with one kind of attention, has a price that is linear in
+    the context (``StepTime.price``): it is asked for once for each number of requests.
 
     Args:
         settings: the engine's settings: captured graph sizes and block size.
@@ -50,14 +50,15 @@ class StepMaker:
         late = rank.rejoined or None
         rank.rejoined = None
         held = rank.tokens_held - rank.pool.overlap * self._block_size + size
-        if batch.windows or rank.noise is not None:
+        if batch.windows or rank.noise is not None or size >= len(self._padded):
             shape = self._decoding(size, *self.by_kind(batch))
             if rank.noise is not None:
                 shape.stretch = rank.noise()
             price = self._price(shape)
             return PlannedStep(
                 shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-                price.compute_growth_ps, batch.version, held, rank.released, late, size, context, context,
+                price.compute_growth_ps, price.memory_growth_ps, batch.version, held, rank.released, late, size,
+                context, context, lasts=price.lasts,
             )  # fmt: skip
         shape, compute, by_compute, memory, by_memory, communication, rest, growth = self._decode_prices.get(
             size
@@ -66,7 +67,7 @@ class StepMaker:
         memory += by_memory * context
         return PlannedStep(
             shape, compute + memory + rest, growth + by_memory * size, compute, memory, communication, growth,
-            batch.version, held, rank.released, late, size, context, context,
+            by_memory * size, batch.version, held, rank.released, late, size, context, context,
         )  # fmt: skip
 
     def sharing(self, step: PlannedStep, crowd: float) -> PlannedStep:
@@ -75,12 +76,14 @@ class StepMaker:
             return step
         shape = step.shape_after(0).sharing(1 / crowd)
         price = self._price(shape)
-        return PlannedStep(
+        shared = PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-            price.compute_growth_ps, step.version, step.held, step.released, step.late, step.emitted, step.context,
-            step.attended, step.prefill_tokens, step.completing, step.recomputed, price.draft_ps, step.accepted,
-            step.verifying, step.stood,
+            price.compute_growth_ps, price.memory_growth_ps, step.version, step.held, step.released, step.late,
+            step.emitted, step.context, step.attended, step.prefill_tokens, step.completing, step.recomputed,
+            price.draft_ps, step.accepted, step.verifying, step.stood, price.lasts,
         )  # fmt: skip
+        shared.chunked = step.chunked
+        return shared
 
     def _decode_price(self, size: int) -> _DecodePrice:
         shape = self._decoding(size, (0,), (size,))
@@ -102,6 +105,7 @@ class StepMaker:
         batch = rank.batch
         size = batch.size
         completing: list[Request] = []
+        unseen = 0
         sizes = []
         prefill = recomputed = 0
         context = attended = batch.context
@@ -118,6 +122,7 @@ class StepMaker:
                 recomputed += again
             if after == request.target:
                 completing.append(request)
+                unseen += request.discarded
         drafted = batch.drafted(0)
         width = batch.width(0, batch.context) if drafted else 0.0
         tokens = size + drafted + prefill
@@ -139,12 +144,15 @@ class StepMaker:
             # Every drafted token attends the context too, and is read with it.
             context += drafted
             attended += batch.attended(0, batch.context) - batch.context
-        return PlannedStep(
+        step = PlannedStep(
             shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-            price.compute_growth_ps, batch.version, held, rank.released, late, emitted + len(completing), context,
-            attended, prefill, completing, recomputed, price.draft_ps, batch.accepted(0), batch.verifying(0),
-            batch.stood(0),
+            price.compute_growth_ps, price.memory_growth_ps, batch.version, held, rank.released, late,
+            emitted + len(completing) - unseen, context, attended, prefill, completing, recomputed, price.draft_ps,
+            batch.accepted(0), batch.verifying(0), batch.stood(0),
         )  # fmt: skip
+        if rank.connector is not None and rank.connector.watches:
+            step.chunked = [request for request, _ in chunks]
+        return step
 
     def by_kind(self, batch: DecodeBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Per attention kind, the context of the next step's decodes and how many of them grow."""

@@ -110,7 +110,9 @@ class VerifyMaker(StepMaker):
     def _total_ps(self, size: int, drafted: int, drafts: int, context: int, width: float) -> int:
         """What ``_verifying`` says that a step takes, in a model without windows [ps]."""
         known = self._price_of(size, drafted, drafts)
-        if known.even or not width:
+        if known.even:
+            width = 0.0
+        if known.shape.graph and not width:
             return known.base + known.by_context * context
         return self._step_time.price(self._verify_shape(size, drafted, drafts, (context,), width)).total_ps
 
@@ -133,21 +135,23 @@ class VerifyMaker(StepMaker):
         held = rank.tokens_held + grown - rank.pool.overlap * self._block_size + size + drafted
         known = None if batch.windows or rank.noise is not None else self._price_of(size, drafted, batch.next_drafts)
         width = 0.0 if known is not None and known.even else batch.width(ahead, before)
-        if known is None or width:
+        if known is None or width or not known.shape.graph:
             shape = self._verify_shape(size, drafted, batch.next_drafts, batch.contexts(ahead, grown), width)
             if rank.noise is not None:
                 shape.stretch = rank.noise()
             price = self._step_time.price(shape)
             return PlannedStep(
                 shape, price.total_ps, price.growth_ps, price.compute_ps, price.memory_ps, price.communication_ps,
-                price.compute_growth_ps, batch.version, held, rank.released, late, emitted, context, attended, 0, None,
-                0, price.draft_ps, batch.packing.accepted(stood), batch.verifying(ahead), stood,
+                price.compute_growth_ps, price.memory_growth_ps, batch.version, held, rank.released, late, emitted,
+                context, attended, 0, None, 0, price.draft_ps, batch.packing.accepted(stood), batch.verifying(ahead),
+                stood,
             )  # fmt: skip
         return PlannedStep(
             known.shape, known.base + known.by_context * context, known.by_context * size,
             known.compute + known.by_compute * context, known.memory + known.by_memory * context, known.communication,
-            known.by_compute * size, batch.version, held, rank.released, late, emitted, context, attended, 0, None, 0,
-            known.draft + known.by_draft * context, batch.packing.accepted(stood), batch.verifying(ahead), stood,
+            known.by_compute * size, known.by_memory * size, batch.version, held, rank.released, late, emitted, context,
+            attended, 0, None, 0, known.draft + known.by_draft * context, batch.packing.accepted(stood),
+            batch.verifying(ahead), stood,
         )  # fmt: skip
 
     def _price_of(self, size: int, drafted: int, drafts: int) -> _Price:

@@ -93,6 +93,7 @@ class Topology:
         self._leaves: dict[tuple[int, int], tuple[int, int]] = self._add_leaves()
         #: All of them.
         self.spine = {link for pair in self._leaves.values() for link in pair}
+        self._network = self.spine | {nic for ports in self._ports for nic in (ports.nic_out, ports.nic_in)}
 
     @property
     def gpus(self) -> int:
@@ -139,6 +140,34 @@ class Topology:
         leaf_a, leaf_b = self._leaf(relay), self._leaf(b)
         between = () if leaf_a == leaf_b else (self._leaves[leaf_a][0], self._leaves[leaf_b][1])
         return *first, self._ports[relay].nic_out, *between, self._ports[b].nic_in
+
+    def is_network(self, link: int) -> bool:
+        """Whether a link belongs to the network between servers: a NIC, or a link of a leaf to the spine."""
+        return link in self._network
+
+    def from_host(self, gpu: int) -> tuple[int, ...] | None:
+        """The links from the CPU memory of its server to a GPU; None where the profile gives none."""
+        pcie = self._ports[gpu].pcie_in
+        return None if pcie == _NONE else (pcie,)
+
+    def to_host(self, gpu: int, other: int) -> tuple[int, ...] | None:
+        """The links from a GPU to the CPU memory of the server of another, over the other's NIC; None where the
+        profile gives none. A NIC writes to CPU memory as well as to its GPU."""
+        if self._server_of[gpu].index != self._server_of[other].index:
+            return self.path(gpu, other)
+        pcie = self._ports[gpu].pcie_out
+        return None if pcie == _NONE else (pcie,)
+
+    def add_ports(self, link: Link) -> list[tuple[int, int]]:
+        """Give each GPU a port more: by GPU, the links out of it and into it."""
+        ports = []
+        for server in self.servers:
+            for local in range(server.node.gpus):
+                name = f"node{server.index}/gpu{local}"
+                out = self._add(f"{name}/kv-out", link.bytes_per_s, link.latency_s)
+                ports.append((out, self._add(f"{name}/kv-in", link.bytes_per_s, 0.0)))
+        self._network.update(one for pair in ports for one in pair)
+        return ports
 
     def collective_links(self, gpus: Sequence[int]) -> tuple[int, ...]:
         """The links that the collectives of a group use, in ascending order; none for one GPU.

@@ -14,6 +14,7 @@ from servetwin.kernel.order import (
     CONTROL,
     FAULT,
     FLOW_END,
+    HAND_OVER,
     TELEMETRY,
     priority,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "CONTROL",
     "FAULT",
     "FLOW_END",
+    "HAND_OVER",
     "TELEMETRY",
     "Environment",
     "Nap",

@@ -109,7 +109,7 @@ class ModelDrafting(Drafting):
         begun_s = calibration.draft_pass_s if synchronous else 0.0
         captured_s = begun_s + layers * calibration.draft_layer_s if synchronous else 0.0
         #: What launching a pass takes the CPU: without a captured graph, and with one [ps].
-        self._launching_ps = (picoseconds(begun_s + layers * calibration.eager_s), picoseconds(captured_s))
+        self._launching_ps = (picoseconds(begun_s) + prices.launching_ps, picoseconds(captured_s))
         self._products: dict[tuple[int, bool], tuple[int, int]] = {}
         self._bases: dict[tuple[int, float], _PassPrice] = {}
 
@@ -199,8 +199,9 @@ class ModelDrafting(Drafting):
             slopes = self.prices.slopes_of(shape)
             context = sum([(by[0] + by[1]) * read for by, read in zip(slopes, shape.context, strict=True)])
             waiting = max(0, launching - (compute + memory + price.communication_ps - context))
+        growth = price.compute_growth_ps + price.memory_growth_ps
         return DraftCost(
-            count * compute, count * memory, count * price.communication_ps, count * waiting, count * price.growth_ps
+            count * compute, count * memory, count * price.communication_ps, count * waiting, count * growth
         )
 
     def _besides(self, rows: int, once: bool) -> tuple[int, int]:

@@ -88,6 +88,8 @@ class PipelineStepTime:
             sum(price.host_ps for price in prices),
             sum(price.compute_growth_ps for price in prices),
             sum(price.memory_growth_ps for price in prices),
+            host_growth_ps=sum(price.host_growth_ps for price in prices),
+            lasts=min(price.lasts for price in prices),
         )
 
     def stage_phases(self, stage: int, shape: StepShape) -> list[Phase]:

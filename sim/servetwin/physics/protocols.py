@@ -12,6 +12,9 @@ Chunk = tuple[int, int]
 OVER: Final = -1
 """No drafts, ever again: whoever drafted need not read along."""
 
+ALWAYS: Final = (1 << 62) - 1
+"""More steps than any run has."""
+
 
 class StepShape:
     """Everything that the price of one engine step depends on.
@@ -87,13 +90,16 @@ class StepPrice:
     """The price of a step, in whole picoseconds, and how it grows when every decode's context grows by one token.
 
     ``total_ps = compute_ps + memory_ps + communication_ps + host_ps + draft_ps`` and
-    ``growth_ps = compute_growth_ps + memory_growth_ps + draft_growth_ps``, exactly. An operator counts whole as compute
-    or memory, by the larger of the two; communication is what the step waits for; host is what the GPU waits for the
-    CPU; draft is all that the drafting at its end takes, whatever bounds it.
+    ``growth_ps = compute_growth_ps + memory_growth_ps + host_growth_ps + draft_growth_ps``, exactly. An operator counts
+    whole as compute or memory, by the larger of the two; communication is what the step waits for; host is what the GPU
+    waits for the CPU; draft is all that the drafting at its end takes, whatever bounds it.
+
+    Where the GPU waits for the launch of layers, more context makes it wait less: then host shrinks by what compute and
+    memory grow, until nothing is left of it. ``lasts`` says for how many steps, this one included, the step grows so.
     """
 
     __slots__ = ("communication_ps", "compute_growth_ps", "compute_ps", "draft_growth_ps", "draft_ps", "growth_ps",
-                 "host_ps", "memory_growth_ps", "memory_ps", "total_ps")  # fmt: skip
+                 "host_growth_ps", "host_ps", "lasts", "memory_growth_ps", "memory_ps", "total_ps")  # fmt: skip
 
     def __init__(
         self,
@@ -105,17 +111,21 @@ class StepPrice:
         memory_growth_ps: int = 0,
         draft_ps: int = 0,
         draft_growth_ps: int = 0,
+        host_growth_ps: int = 0,
+        lasts: int = ALWAYS,
     ) -> None:
         self.total_ps = compute_ps + memory_ps + communication_ps + host_ps + draft_ps
-        self.growth_ps = compute_growth_ps + memory_growth_ps + draft_growth_ps
+        self.growth_ps = compute_growth_ps + memory_growth_ps + host_growth_ps + draft_growth_ps
         self.compute_ps = compute_ps
         self.memory_ps = memory_ps
         self.communication_ps = communication_ps
         self.host_ps = host_ps
         self.compute_growth_ps = compute_growth_ps
         self.memory_growth_ps = memory_growth_ps
+        self.host_growth_ps = host_growth_ps
         self.draft_ps = draft_ps
         self.draft_growth_ps = draft_growth_ps
+        self.lasts = lasts
 
 
 DRAFT = "draft"
@@ -145,8 +155,9 @@ class StepTime(Protocol):
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes. The same shape always has the same price.
 
-        It is linear in the context of the decodes: what each of its parts grows by per token is the same whatever the
-        context is, namely the part's growth divided by ``growing``.
+        Where a captured graph runs, it is linear in the context of the decodes: what each of its parts grows by per
+        token is the same whatever the context is, namely the part's growth divided by ``growing``. Without a graph it
+        is so for ``StepPrice.lasts`` steps.
         """
 
     def phases(self, shape: StepShape) -> list[Phase]:

@@ -30,7 +30,7 @@ class SpeculativeStepTime:
         draft, growth = self._drafting.cost(shape)
         return StepPrice(
             price.compute_ps, price.memory_ps, price.communication_ps, price.host_ps, price.compute_growth_ps,
-            price.memory_growth_ps, draft, growth,
+            price.memory_growth_ps, draft, growth, price.host_growth_ps, price.lasts,
         )  # fmt: skip
 
     def phases(self, shape: StepShape) -> list[Phase]:

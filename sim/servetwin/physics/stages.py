@@ -65,7 +65,7 @@ def stage_models(model: ModelSpec, stages: int) -> tuple[ModelSpec, ...]:
     """
     if stages == 1:
         return (model,)
-    order = _spread(model.layers)
+    order = depth_order(model.layers)
     parts = []
     start = 0
     for stage, count in enumerate(stage_layers(model.num_layers, stages)):
@@ -86,7 +86,7 @@ def stage_models(model: ModelSpec, stages: int) -> tuple[ModelSpec, ...]:
     return tuple(parts)
 
 
-def _spread(layers: tuple[Layer, ...]) -> list[int]:
+def depth_order(layers: tuple[Layer, ...]) -> list[int]:
     """The kind of each layer in order of depth, every kind spread evenly."""
     places = [
         ((2 * index + 1) / (2 * layer.count), kind) for kind, layer in enumerate(layers) for index in range(layer.count)

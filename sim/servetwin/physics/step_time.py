@@ -11,7 +11,7 @@ from servetwin.physics.measured import ROOFLINE
 from servetwin.physics.memory import check_context, check_tensor
 from servetwin.physics.operators import Operator, head_operator, layer_operators, on_tokens
 from servetwin.physics.overheads import Machine
-from servetwin.physics.protocols import Phase, StepPrice, StepShape
+from servetwin.physics.protocols import ALWAYS, Phase, StepPrice, StepShape
 from servetwin.physics.roofline import picoseconds
 from servetwin.specs import Calibration, Gpu, ModelSpec
 from servetwin.specs.calibration import SAMPLING
@@ -27,6 +27,11 @@ class RooflineStepTime:
     are filled into integer tables when a number of tokens is first seen; decode attention is linear in the
     context with integer coefficients, so that ``price`` is exactly base + slope · context and its growth
     exactly slope · growing.
+
+    Without a captured graph the CPU launches the layers one by one: ``layers = max(launching, GPU)``, where the GPU's
+    part includes what decodes read. A step of Qwen3-1.7B on H100 takes vLLM without a graph 8.2 to 8.5 ms with 32 to
+    512 tokens, and at most 2.5 % more with a context of 8,192 than with none, though reading that takes 2.4 ms (E6 in
+    FINDINGS.md of github.com/adixg/vllm-specdecode-cost-model).
 
     Matrix products and all-reduces run on the padded tokens of a captured graph, experts on the tokens that
     carry a request. The ranks are alike: the price of one is the price of the step. Every rank has the logits of its
@@ -51,6 +56,7 @@ class RooflineStepTime:
         head: the output matrix.
         attention: prices attention.
         links: prices the collectives.
+        launching_ps: how long the CPU takes to launch all layers, where no captured graph runs [ps].
 
     Raises:
         CapacityError: where ``tensor`` does not divide the query heads, or a precision is unknown.
@@ -93,7 +99,8 @@ class RooflineStepTime:
         self._host_ps = picoseconds(step_s)
         self._mixed_host_ps = self._host_ps + picoseconds(calibration.mixed_step_s)
         self._request_ps = picoseconds(request_s)
-        self._launching_ps = picoseconds(self._layers * calibration.eager_s)
+        mixtures = sum(count for count, operator in self.operators if on_tokens(operator))
+        self.launching_ps = picoseconds(self._layers * calibration.eager_s + mixtures * calibration.experts_eager_s)
         formats = {model.running(weights), kv_cache}
         wide = formats <= {"bf16", "fp16"} and not any(layer.attention.index_flops() for layer in model.layers)
         # Where anything is in fewer than 16 bits, the floor grants all arithmetic the fastest units of the chip.
@@ -109,10 +116,13 @@ class RooflineStepTime:
     def price(self, shape: StepShape) -> StepPrice:
         """What the step takes, in whole picoseconds [ps]."""
         compute, memory, communication, host, head_compute, head_memory, gather, sampling = self._parts(shape)
+        slopes = self.slopes_of(shape)
+        launching = 0 if shape.graph else self.launching_ps - compute - memory - communication
         compute += head_compute
         memory += head_memory + sampling
         communication += gather
-        slopes = self.slopes_of(shape)
+        if launching > 0:
+            return _launched(shape, slopes, launching, StepPrice(compute, memory, communication, host))
         if self._kinds == 1:
             ((by_compute, by_memory),) = slopes
             context, growing = shape.context[0], shape.growing[0]
@@ -142,6 +152,8 @@ class RooflineStepTime:
         for (by_compute, by_memory), context in zip(self.slopes_of(shape), shape.context, strict=True):
             compute += by_compute * context
             memory += by_memory * context
+        if not shape.graph:
+            host += max(0, self.launching_ps - compute - memory - communication)
         shared = self.links.share_ps(self.own(shape)[2], shape.link_share) if self.context > 1 else 0
         phases = [
             Phase("host", "host", 1, host),
@@ -233,8 +245,8 @@ class RooflineStepTime:
         return flops, self.context * tensor * moved
 
     def _parts(self, shape: StepShape) -> tuple[int, int, int, int, int, int, int, int]:
-        """A step without the context that decodes read: compute, memory, communication of the layers; host; compute,
-        memory of the output matrix; gather of the logits; sampling."""
+        """A step without the context that decodes read: compute, memory, communication of the layers; host, without the
+        launch of layers; compute, memory of the output matrix; gather of the logits; sampling."""
         tokens, padded, own = shape.tokens, shape.padded_tokens, 0
         if self.context > 1:
             tokens, padded, own = self.own(shape)
@@ -253,9 +265,6 @@ class RooflineStepTime:
             communication = self.links.layers_ps(padded, shape.link_share)
         if own:
             communication += self.links.share_ps(own, shape.link_share)
-        if not shape.graph:
-            # What the decodes read is left out, so that the price stays linear in it.
-            host += max(0, self._launching_ps - compute - memory - communication)
         requests = shape.requests
         host += self._request_ps * requests
         rows = shape.rows
@@ -287,6 +296,26 @@ class RooflineStepTime:
             found = (*_sum([(1, self.head)], rows), self.links.gather_ps(rows, 1.0))
         self._heads[rows] = found
         return found
+
+
+def _launched(shape: StepShape, slopes: Slopes, launching_ps: int, bare: StepPrice) -> StepPrice:
+    """The price of a step whose layers take ``launching_ps`` longer to launch than to compute without the context of
+    the decodes, from its price without either [ps]."""
+    compute = memory = compute_growth = memory_growth = 0
+    for (by_compute, by_memory), context, growing in zip(slopes, shape.context, shape.growing, strict=True):
+        compute += by_compute * context
+        memory += by_memory * context
+        compute_growth += by_compute * growing
+        memory_growth += by_memory * growing
+    waiting, growth, lasts = launching_ps - compute - memory, compute_growth + memory_growth, ALWAYS
+    if waiting <= 0:
+        waiting = growth = 0
+    elif growth:
+        lasts = 1 + waiting // growth
+    return StepPrice(
+        bare.compute_ps + compute, bare.memory_ps + memory, bare.communication_ps, bare.host_ps + waiting,
+        compute_growth, memory_growth, 0, 0, -growth, lasts,
+    )  # fmt: skip
 
 
 def _sum(operators: Sequence[tuple[int, Operator]], rows: int) -> tuple[int, int]:

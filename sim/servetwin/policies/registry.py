@@ -33,7 +33,7 @@ from pydantic_core import PydanticCustomError
 
 from servetwin.streams import Streams
 
-Kind = Literal["scheduling", "routing", "admission", "speculation"]
+Kind = Literal["scheduling", "routing", "admission", "speculation", "disaggregation"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -64,7 +64,8 @@ class Policy(BaseModel):
 
     @abstractmethod
     def build(self, context: PolicyContext) -> Any:
-        """The ``Scheduler``, ``Router``, ``Admission`` or ``DraftController``: one for every engine or gateway."""
+        """The ``Scheduler``, ``Router``, ``Admission``, ``DraftController`` or ``Decider``: one for every engine or
+        gateway."""
 
     @model_serializer(mode="wrap")
     def _with_name(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:

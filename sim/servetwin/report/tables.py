@@ -15,9 +15,16 @@ from rich.text import Text
 
 from servetwin.errors import printable
 from servetwin.report.layout import QUIET, facts, plain, warning_lines
-from servetwin.report.units import bucket_words, number, percent
+from servetwin.report.units import bucket_words, number, percent, scaled
 
 _LATENCIES = (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2e_ms", "E2E"))
+_PARTS = (
+    ("ttft_queue_ms", "queue"), ("ttft_prefill_ms", "prefill"), ("ttft_decode_queue_ms", "decode queue"),
+    ("ttft_transfer_ms", "KV transfer"), ("ttft_decode_admission_ms", "decode admission"), ("ttft_output_ms", "output"),
+    ("hand_over_gap_ms", "hand-over gap"), ("gap_decode_queue_ms", "decode queue"), ("gap_transfer_ms", "KV transfer"),
+    ("gap_decode_admission_ms", "decode admission"),
+)  # fmt: skip
+"""What TTFT is made of, and the gap after it, where requests are handed over; a part that takes no time is left out."""
 _STATISTICS = ("mean", "p50", "p90", "p99", "max")
 _GOOD, _BAD = "green", "bold red"
 _BUCKET_COLOURS = {
@@ -87,7 +94,18 @@ def _latencies(summary: Mapping[str, Any]) -> Table:
             style = "" if verdict is None else _verdict_style(verdict["met"])
             cells.append(Text(number(summary[key]), style=style))
         table.add_row(Text(name, style="bold"), *cells)
+        if metric == "ttft_ms":
+            _add_parts(table, summary)
     return table
+
+
+def _add_parts(table: Table, summary: Mapping[str, Any]) -> None:
+    """The parts of TTFT, and the gap after it."""
+    for metric, name in _PARTS:
+        if summary.get(f"{metric}.max"):
+            whole = metric == "hand_over_gap_ms"
+            cells = [Text(number(summary[f"{metric}.{one}"]), style="" if whole else QUIET) for one in _STATISTICS]
+            table.add_row(Text(name, style="bold") if whole else Text(f"  {name}", style=QUIET), *cells)
 
 
 def _facts(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None) -> Table:
@@ -104,6 +122,8 @@ def _facts(summary: Mapping[str, Any], ledger: Mapping[str, Any] | None) -> Tabl
         table.add_row("preemptions", number(summary["preemptions"]), f"{again} tokens computed again")
     if summary.get("spec_decode_num_drafts"):
         _add_speculation(table, summary, ledger)
+    if summary.get("split_requests"):
+        _add_hand_overs(table, summary)
     cost = summary["cost_per_million_output_tokens"]
     if cost is not None:
         table.add_row("USD / 1M output tokens", number(cost), f"{number(summary['cost_usd'])} USD in all")
@@ -119,6 +139,38 @@ def _add_speculation(table: Table, summary: Mapping[str, Any], ledger: Mapping[s
         share = ledger["total"]["share"]
         table.add_row("wasted verification", percent(share["wasted_verify"]), "of GPU time, for rejected tokens")
         table.add_row("drafting", percent(share["draft"]), "of GPU time")
+
+
+def _add_hand_overs(table: Table, summary: Mapping[str, Any]) -> None:
+    split, lost = number(summary["split_requests"]), summary["lost_hand_overs"]
+    vain = f", {number(lost)} in vain" if lost else ""
+    table.add_row("split requests", split, f"of {number(summary['requests'])}{vain}")
+    rate, failed = summary["transfer_bytes_per_s"], summary["failed_transfers"]
+    remarks = [] if rate is None else [f"{scaled(rate, 'B/s')} a transfer"]
+    if failed:
+        remarks.append(f"{number(failed)} of {number(summary['transfers'])} failed")
+    table.add_row("KV cache moved", scaled(summary["transfer_bytes"], "B"), ", ".join(remarks))
+    exposed, hidden = summary["transfer_exposed_s"], summary["transfer_hidden_s"]
+    if exposed + hidden:
+        table.add_row("hidden transfer", percent(hidden / (exposed + hidden)), "of its time, behind the prefill")
+    decode = percent(summary["kv_stranded_decode"])
+    table.add_row("stranded KV cache", percent(summary["kv_stranded_prefill"]), f"of prefill, {decode} of decode")
+    _add_pools(table, summary)
+
+
+def _add_pools(table: Table, summary: Mapping[str, Any]) -> None:
+    """How busy each side was, and how the replicas would be better shared out."""
+    replicas, busy = {}, {}
+    for role in ("prefill", "decode"):
+        mine = [pool for pool in summary["pools"].values() if pool["role"] == role]
+        replicas[role] = sum(pool["replicas"] for pool in mine)
+        seconds = sum(pool["busy_replica_s"] for pool in mine)
+        available = sum(pool["busy_replica_s"] / pool["utilisation"] for pool in mine if pool["utilisation"])
+        busy[role] = percent(seconds / available) if available else percent(0.0)
+    remark = f"busy {busy['prefill']} and {busy['decode']}"
+    if summary["advised_prefill_replicas"] is not None:
+        remark += f"; roughly advised {summary['advised_prefill_replicas']:,} : {summary['advised_decode_replicas']:,}"
+    table.add_row("prefill : decode", f"{replicas['prefill']:,} : {replicas['decode']:,}", remark)
 
 
 def _verdict_style(met: bool | None) -> str:

@@ -15,7 +15,7 @@ from servetwin.report.validation_rows import LABELS, Groups, cases_by, main_only
 
 _QUIET = "dim"
 
-_NARROW = ("e2e_ms.p99", "speedup")
+_NARROW = ("e2e_ms.p99", "transfer_ms.mean", "speedup")
 """Metrics of the short tables for which a terminal has no room; speed-ups have a table of their own."""
 
 _SECTIONS = (

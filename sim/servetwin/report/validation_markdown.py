@@ -42,6 +42,7 @@ def report(document: Mapping[str, Any]) -> str:
         ),
         *_per_request(document["per_request"]),
         *(("## Speed-ups by drafts", *speedup_blocks(document["speedups"])) if document["speedups"] else ()),
+        *(("## Order of deployments", *order_blocks(document["orders"])) if document["orders"] else ()),
         "## Every case",
         "Signed errors in %, the mean over the scored points of the case; and the mean absolute error in the metric by "
         "which its kind is ordered.",
@@ -152,6 +153,32 @@ def speedup_blocks(scores: Mapping[str, Any]) -> list[str]:
             table(("series", "acceptance"), [(name, f"{rate:.3f}") for name, rate in scores["rates"].items()]),
         ]
     return parts
+
+
+def order_blocks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Whether deployments under the same load come out in the right order: a sentence, and a table of every pair.
+
+    Args:
+        rows: ``orders`` of the document; not empty.
+    """
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("right", "wrong", "tie")}
+    return [
+        f"Of {len(rows)} pairs of deployments under the same load, {counts['right']} come out in the measured order, "
+        f"{counts['wrong']} in the other; {counts['tie']} differ by no more than repetitions of a run do.",
+        table(
+            ("deployment", "and", "stage", "metric", "order", "measured", "simulated", "noise [%]"),
+            [
+                (*row["deployments"], row["stage"], row["metric"], row["verdict"], _pair(row["measured"]),
+                 _pair(row["predicted"]), one(row["noise_pct"]))
+                for row in rows
+            ],
+            texts=5,
+        ),
+    ]  # fmt: skip
+
+
+def _pair(figures: Sequence[float]) -> str:
+    return " : ".join(f"{figure:,.4g}" if figure < 1000 else f"{figure:,.0f}" for figure in figures)
 
 
 def _rows(document: Mapping[str, Any]) -> str:

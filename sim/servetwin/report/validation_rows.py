@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-MAIN = ("ttft_ms.mean", "ttft_ms.p99", "tpot_ms.mean", "e2e_ms.mean", "e2e_ms.p99", "output_throughput", "speedup")
+MAIN = (
+    "ttft_ms.mean", "ttft_ms.p99", "tpot_ms.mean", "e2e_ms.mean", "e2e_ms.p99", "transfer_ms.mean", "output_throughput",
+    "speedup",
+)  # fmt: skip
 """The metrics of the short tables."""
 
 LABELS = {
     "ttft_ms.mean": "TTFT", "ttft_ms.p99": "TTFT p99", "tpot_ms.mean": "TPOT", "e2e_ms.mean": "E2E",
-    "e2e_ms.p99": "E2E p99", "output_throughput": "tokens/s", "speedup": "speedup",
+    "e2e_ms.p99": "E2E p99", "transfer_ms.mean": "transfer", "output_throughput": "tokens/s", "speedup": "speedup",
 }  # fmt: skip
 """What heads the columns of wide tables, for each of ``MAIN``."""
 

@@ -5,9 +5,9 @@
 """
 
 from servetwin.results.drafts import DraftUse
-from servetwin.results.meta import PoolMeta, RunMeta
+from servetwin.results.meta import HandOverMeta, PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.results.result import Result
 from servetwin.results.store import StoredResult, load
 
-__all__ = ["DraftUse", "PoolMeta", "Recorder", "Result", "RunMeta", "StoredResult", "load"]
+__all__ = ["DraftUse", "HandOverMeta", "PoolMeta", "Recorder", "Result", "RunMeta", "StoredResult", "load"]

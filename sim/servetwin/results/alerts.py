@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from servetwin.request import CANCELLED, FAILED, REJECTED, UNFINISHED
+from servetwin.results.hand_overs import HandOverTable
 from servetwin.results.requests import RequestTable
 
 ENOUGH_FOR_P99 = 1_000
@@ -17,34 +18,41 @@ _LEAST_RISES = 6
 _KV_NEARLY_FULL = 0.95
 _ENOUGH_TO_SETTLE = 100
 _SETTLED = 0.85
-_QUEUE_DOMINATES = 0.5
+_DOMINATES = 0.5
 
 
-def alerts(summary: Mapping[str, Any], requests: RequestTable, horizon_ps: int, interrupted: bool) -> list[str]:
+def alerts(
+    summary: Mapping[str, Any], requests: RequestTable, hand_overs: HandOverTable, horizon_ps: int, interrupted: bool
+) -> list[str]:
     """The warnings of a run.
 
     Args:
         summary: its summary.
         requests: its requests.
+        hand_overs: how they got from replicas that prefill to replicas that decode.
         horizon_ps: when the run ended [ps].
         interrupted: whether the user stopped it.
     """
     found = []
     if interrupted:
         found.append(f"interrupted: the results cover the first {summary['simulated_s']:g} simulated seconds only")
-    growth = queue_growth(requests, horizon_ps)
+    growth = queue_growth(requests, hand_overs, horizon_ps)
     if growth is not None:
         found.append(
             f"overloaded: the queue grew throughout, to {growth:,.0f} waiting requests at the last arrivals; "
             "latencies depend on how long the run is, and throughput is the cluster's capacity"
         )
     found += _outcomes(summary, requests)
+    if summary["lost_hand_overs"]:
+        found.append(
+            f"{summary['lost_hand_overs']:,} of {summary['split_requests']:,} requests that were handed over had to do "
+            "without the KV cache of their prefill: they failed, or the decoding replica computed it again"
+        )
     found += _memory(summary)
     if growth is None:
         found += _unsettled(summary)
-    queue, ttft = summary["queue_ms.mean"], summary["ttft_ms.mean"]
-    if growth is None and queue and queue > _QUEUE_DOMINATES * ttft:
-        found.append(f"TTFT is dominated by queueing: {queue:,.0f} of {ttft:,.0f} ms on average")
+    if growth is None:
+        found += _dominated(summary)
     measured = summary["latency_requests"]
     if 0 < measured < ENOUGH_FOR_P99:
         found.append(
@@ -56,11 +64,12 @@ def alerts(summary: Mapping[str, Any], requests: RequestTable, horizon_ps: int, 
     return found
 
 
-def queue_growth(requests: RequestTable, horizon_ps: int) -> float | None:
+def queue_growth(requests: RequestTable, hand_overs: HandOverTable, horizon_ps: int) -> float | None:
     """How many requests wait at the last arrivals [mean over the last eighth], if the queue grew throughout.
 
     The time from the first to the last arrival is cut into eight; the queue grew throughout if its mean length rose in
-    six of the seven steps and ended at ten requests or more, and at three per cent of all.
+    six of the seven steps and ended at ten requests or more, and at three per cent of all. Those that have been
+    prefilled and wait for a decoding replica count as well.
     """
     if len(requests) < 2 * _SECTIONS:
         return None
@@ -71,6 +80,14 @@ def queue_growth(requests: RequestTable, horizon_ps: int) -> float | None:
         return None
     begin = queued[entered].astype(np.float64)
     end = np.where(scheduled[entered] < 0, max(horizon_ps, last), scheduled[entered]).astype(np.float64)
+    moves = hand_overs.of(requests.column("id"))
+    if moves.some:
+        prefilled, decodes = requests.column("prefill_done_ps"), moves["scheduled_ps"]
+        waits = (prefilled >= 0) & (moves["target"] >= 0)
+        under_way = requests.with_outcome(UNFINISHED)
+        over = np.where(under_way, max(horizon_ps, last), np.maximum(prefilled, moves["freed_ps"]))
+        begin = np.append(begin, prefilled[waits].astype(np.float64))
+        end = np.append(end, np.where(decodes < 0, over, decodes)[waits].astype(np.float64))
     edges = np.linspace(first, last, _SECTIONS + 1)
     means = [
         float(np.clip(np.minimum(end, high) - np.maximum(begin, low), 0, None).sum() / (high - low))
@@ -80,6 +97,21 @@ def queue_growth(requests: RequestTable, horizon_ps: int) -> float | None:
     if rises >= _LEAST_RISES and means[-1] >= max(10.0, 0.03 * len(requests)):
         return means[-1]
     return None
+
+
+def _dominated(summary: Mapping[str, Any]) -> list[str]:
+    """What more than half of the time to first token goes to, where it is no work."""
+    ttft = summary["ttft_ms.mean"]
+    waits = {
+        "queueing": summary["queue_ms.mean"],
+        "waiting for the decoding replicas": summary["ttft_decode_queue_ms.mean"],
+        "waiting for KV cache to be transferred": summary["ttft_transfer_ms.mean"],
+    }
+    return [
+        f"TTFT is dominated by {what}: {wait:,.0f} of {ttft:,.0f} ms on average"
+        for what, wait in waits.items()
+        if wait and wait > _DOMINATES * ttft
+    ]
 
 
 def _unsettled(summary: Mapping[str, Any]) -> list[str]:

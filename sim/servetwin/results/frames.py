@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from servetwin.results.exact import Bools, Floats, Ints
+from servetwin.results.hand_overs import HandOverTable
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import LABELS_COLUMN, RequestBlock, RequestTable, tpot_ms
@@ -25,9 +26,11 @@ _INTEGER, _FLOAT, _TEXT = pa.int64(), pa.float64(), pa.string()
 REQUEST_SCHEMA = pa.schema(
     [
         ("request_id", _INTEGER), ("session_id", _INTEGER), ("class", _TEXT), ("pool", _TEXT),
-        ("replica", _INTEGER), ("arrival_s", _FLOAT), ("routed_s", _FLOAT), ("queued_s", _FLOAT),
-        ("scheduled_s", _FLOAT), ("prefill_done_s", _FLOAT), ("transfer_start_s", _FLOAT),
-        ("transfer_end_s", _FLOAT), ("first_token_s", _FLOAT), ("last_token_s", _FLOAT),
+        ("replica", _INTEGER), ("prefill_replica", _INTEGER), ("arrival_s", _FLOAT),
+        ("routed_s", _FLOAT), ("queued_s", _FLOAT),
+        ("scheduled_s", _FLOAT), ("prefill_done_s", _FLOAT), ("prefill_freed_s", _FLOAT), ("decode_queued_s", _FLOAT),
+        ("decode_reserved_s", _FLOAT), ("transfer_start_s", _FLOAT), ("transfer_end_s", _FLOAT),
+        ("decode_scheduled_s", _FLOAT), ("first_token_s", _FLOAT), ("last_token_s", _FLOAT),
         ("prompt_tokens", _INTEGER), ("output_tokens", _INTEGER), ("hit_tokens_hbm", _INTEGER),
         ("hit_tokens_cpu", _INTEGER), ("hit_tokens_ssd", _INTEGER), ("hit_tokens_remote", _INTEGER),
         ("predicted_hit_tokens", _INTEGER), ("recomputed_tokens", _INTEGER), ("preemptions", _INTEGER),
@@ -36,12 +39,16 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 """Columns of ``requests.parquet``: seconds since the start; null = it did not happen or is not defined.
-``output_tokens`` is what the request asked for, which is what it got if it completed."""
+``output_tokens`` is what the request asked for, which is what it got if it completed. Where a request was prefilled and
+decoded by different replicas, ``queued_s``, ``scheduled_s`` and the hits are those of its prefill."""
+
+_MOVE_STAMPS = ("freed_ps", "queued_ps", "reserved_ps", "start_ps", "end_ps", "scheduled_ps")
+"""Stamps of hand-overs in the order of their columns."""
 
 TIMESERIES_SCHEMA = pa.schema(
     [
         ("pool", _TEXT), ("replica", _INTEGER), ("start_s", _FLOAT), ("end_s", _FLOAT),
-        ("running", _FLOAT), ("waiting", _FLOAT), ("kv_use", _FLOAT),
+        ("running", _FLOAT), ("waiting", _FLOAT), ("kv_use", _FLOAT), ("kv_stranded", _FLOAT),
         ("tokens", _INTEGER), ("prefill_tokens", _INTEGER), ("output_tokens", _INTEGER), ("steps", _INTEGER),
         ("utilisation", _FLOAT), ("compute_bound", _FLOAT), ("k", _FLOAT),
         ("drafted_tokens", _INTEGER), ("accepted_tokens", _INTEGER), ("arrivals", _INTEGER), ("completed", _INTEGER),
@@ -49,7 +56,7 @@ TIMESERIES_SCHEMA = pa.schema(
 )  # fmt: skip
 """Columns of ``timeseries.parquet``, see ``servetwin.results.timeseries``. ``compute_bound`` is the share of step time
 bound by arithmetic, of the steps that end in the interval; ``k`` is how many tokens were to be drafted per request,
-null without speculation."""
+null without speculation; ``kv_stranded`` is null where no request is handed over."""
 
 
 LINKS_SCHEMA = pa.schema(
@@ -79,12 +86,14 @@ def link_batches(table: LinkTable) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=LINKS_SCHEMA)
 
 
-def request_batches(meta: RunMeta, table: RequestTable) -> Iterator[pa.RecordBatch]:
+def request_batches(meta: RunMeta, table: RequestTable, hand_overs: HandOverTable) -> Iterator[pa.RecordBatch]:
     """The requests, in order of their ids."""
     pools = [*(pool.name for pool in meta.pools), None]
     owners = np.array([*meta.pool_of(), len(meta.pools)], np.int64)
     for block in table.blocks(BLOCK_ROWS):
-        yield pa.RecordBatch.from_arrays(_request_columns(block, table, owners, pools), schema=REQUEST_SCHEMA)
+        yield pa.RecordBatch.from_arrays(
+            _request_columns(block, table, hand_overs, owners, pools), schema=REQUEST_SCHEMA
+        )
 
 
 def timeseries_batches(meta: RunMeta, series: TimeSeries) -> Iterator[pa.RecordBatch]:
@@ -120,13 +129,19 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _request_columns(
-    block: RequestBlock, table: RequestTable, owners: Ints, pools: Sequence[str | None]
+    block: RequestBlock, table: RequestTable, hand_overs: HandOverTable, owners: Ints, pools: Sequence[str | None]
 ) -> list[pa.Array]:
     label, replica = block[LABELS_COLUMN], block["replica"]
     arrival, first, last = block["arrival_ps"], block["first_token_ps"], block["last_token_ps"]
     output = block["output_tokens"]
     rows = len(block)
-    nothing, zeros = _floats(np.zeros(rows), np.zeros(rows, bool)), _integers(np.zeros(rows, np.int64))
+    zeros = _integers(np.zeros(rows, np.int64))
+    nothing = pa.nulls(rows, _FLOAT)
+    moves = hand_overs.of(block["id"])
+
+    def moved(name: str) -> pa.Array:
+        return _seconds(moves[name]) if moves.some else nothing
+
     began, ended = first >= 0, last >= 0
     several = ended & began & (output > 1)
     return [
@@ -135,10 +150,10 @@ def _request_columns(
         _texts(table.names(0), label),
         _texts(pools, owners[replica]),
         _optional(replica),
+        _optional(moves["source"]) if moves.some else pa.nulls(rows, _INTEGER),
         _seconds(arrival),
         *(_seconds(block[name]) for name in ("routed_ps", "queued_ps", "scheduled_ps", "prefill_done_ps")),
-        nothing,
-        nothing,
+        *(moved(name) for name in _MOVE_STAMPS),
         _seconds(first),
         _seconds(last),
         _integers(block["prompt_tokens"]),
@@ -150,7 +165,7 @@ def _request_columns(
         _optional(block["predicted_hit_tokens"]),
         _integers(block["recomputed_tokens"]),
         _integers(block["preemptions"]),
-        zeros,
+        _integers(np.maximum(moves["moved_bytes"], 0)) if moves.some else zeros,
         _integers(block["drafted_tokens"]),
         _integers(block["accepted_tokens"]),
         _floats((first - arrival) / PS_PER_MS, began),

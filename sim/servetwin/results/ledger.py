@@ -11,6 +11,8 @@ from servetwin.errors import InvariantError
 from servetwin.records import LEDGER_BUCKETS
 from servetwin.results.communication import CommunicationTable, Waited
 from servetwin.results.exact import exact_sum
+from servetwin.results.hand_over_parts import HandOverTimes
+from servetwin.results.hand_overs import HandOverTable
 from servetwin.results.meta import PoolMeta, RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.units import PS_PER_S
@@ -65,12 +67,15 @@ class Ledger:
         """GPU time of a pool in which its GPUs worked [GPU·ps]."""
         return sum(spent for bucket, spent in self._pools[pool].items() if bucket not in NOT_BUSY)
 
-    def document(self, requests: RequestTable, communication: CommunicationTable) -> dict[str, Any]:
+    def document(
+        self, requests: RequestTable, communication: CommunicationTable, hand_overs: HandOverTable
+    ) -> dict[str, Any]:
         """The ledger as it is written: seconds by bucket, per pool and in all.
 
         Args:
             requests: for the savings of prefix hits.
             communication: what GPUs waited for each other for.
+            hand_overs: what requests waited for between prefill and decode.
         """
         replicas = [range(pool.first_replica, pool.first_replica + pool.replicas) for pool in self._meta.pools]
         return {
@@ -89,8 +94,9 @@ class Ledger:
                 for index, pool in enumerate(self._meta.pools)
             },
             "communication_s": _waits(communication.of(range(self._meta.replicas))),
+            "kv_transfers": _transfers(requests, hand_overs, self._end_ps),
             "handoff_costs": {bucket: self.total_ps[bucket] / PS_PER_S for bucket in HANDOFF_COSTS},
-            "savings": _savings(self._meta, requests),
+            "savings": _savings(self._meta, requests, hand_overs),
         }
 
     def _stages(self, replicas: Sequence[int]) -> dict[str, list[float]]:
@@ -131,9 +137,25 @@ def _seconds(spent: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _savings(meta: RunMeta, requests: RequestTable) -> dict[str, Any]:
+def _transfers(requests: RequestTable, hand_overs: HandOverTable, end_ps: int) -> dict[str, float | int]:
+    """KV cache that was sent from prefill to decode, and the time of requests that this took."""
+    if not len(hand_overs):
+        return {"bytes": 0, "exposed_request_s": 0.0, "hidden_request_s": 0.0}
+    times = HandOverTimes(hand_overs, requests, end_ps)
+    return {
+        "bytes": exact_sum(hand_overs.column("moved_bytes")),
+        "exposed_request_s": exact_sum(times.exposed_ps) / PS_PER_S,
+        "hidden_request_s": exact_sum(times.hidden_ps) / PS_PER_S,
+    }
+
+
+def _savings(meta: RunMeta, requests: RequestTable, hand_overs: HandOverTable) -> dict[str, Any]:
     """Prompt tokens that prefix hits made unnecessary, and what their arithmetic would have cost at least."""
     hits, replica = requests.column("hit_tokens"), requests.column("replica")
+    moves = hand_overs.of(requests.column("id"))
+    if moves.some:
+        # The hits are those of the prefill.
+        replica = np.where(moves.split, moves["source"], replica)
     owners = np.array([*meta.pool_of(), -1])[replica] if len(requests) else replica
     gpu_seconds = 0.0
     for index, pool in enumerate(meta.pools):

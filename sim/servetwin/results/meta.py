@@ -57,6 +57,20 @@ class PoolMeta:
         return self.peak_flops / self.peak_bytes_per_s
 
 
+@dataclass(frozen=True, slots=True)
+class HandOverMeta:
+    """How requests get from replicas that prefill to replicas that decode.
+
+    Attributes:
+        first_token: ``prefill`` or ``decode``: which of the two yields the first token.
+        rate: for the indices of two replicas, what a transfer from one to the other gets if it is alone on its way
+            [B/s]; None if it takes no time.
+    """
+
+    first_token: str
+    rate: Callable[[int, int], float | None]
+
+
 @dataclass(slots=True)
 class RunMeta:
     """One run.
@@ -74,6 +88,7 @@ class RunMeta:
         warmup_requests: how many requests, in order of arrival, the latency metrics leave out.
         trace_block_hit_rate_infinite: hit rate (0–1) of the trace's blocks in an endless cache, where it has blocks.
         model: name of the model.
+        hand_overs: how requests are handed over; None where no pool only prefills or decodes.
     """
 
     name: str
@@ -88,6 +103,12 @@ class RunMeta:
     warmup_requests: int = 0
     trace_block_hit_rate_infinite: float | None = None
     model: str = ""
+    hand_overs: HandOverMeta | None = None
+
+    @property
+    def first_token_of_prefill(self) -> bool:
+        """Whether the first token of a request that is handed over comes from the replica that prefills it."""
+        return self.hand_overs is not None and self.hand_overs.first_token == "prefill"
 
     @property
     def replicas(self) -> int:

@@ -16,6 +16,7 @@ from servetwin.results.communication import CommunicationTable, CommunicationUse
 from servetwin.results.drafts import DraftTable, DraftUse
 from servetwin.results.exact import Ints
 from servetwin.results.exchanged import CollectiveUse
+from servetwin.results.hand_overs import HAND_OVER_COLUMNS, HandOverTable
 from servetwin.results.links import CHUNK_COLUMNS, LinkTable, LinkUse
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import REQUEST_FIELDS, STAMPS, Label, RequestTable
@@ -62,6 +63,8 @@ class Recorder:
         self._chunks: list[int] = []
         self._choice_store = ColumnStore(CHOICE_COLUMNS)
         self._choices: list[int] = []
+        self._hand_over_store = ColumnStore(HAND_OVER_COLUMNS)
+        self._hand_overs: list[int] = []
         self._phases: list[PhaseRecord] = []
         self._stage_phases: list[StageRecord] = []
 
@@ -101,6 +104,18 @@ class Recorder:
         self._choices += (replica, time_ps, drafts)
         if len(self._choices) >= _ROWS_PER_FLUSH * len(CHOICE_COLUMNS):
             self._flush_choices()
+
+    def handed_over(
+        self, request: int, source: int, target: int, queued_ps: int, scheduled_ps: int, reserved_ps: int,
+        start_ps: int, end_ps: int, kept_ps: int, freed_ps: int, moved_bytes: int, attempts: int, found_tokens: int,
+    ) -> None:  # fmt: skip
+        """What became of the hand-over of a request; see ``records.RunLog``."""
+        self._hand_overs += (
+            request, source, target, queued_ps, scheduled_ps, reserved_ps, start_ps, end_ps, kept_ps, freed_ps,
+            moved_bytes, attempts, found_tokens,
+        )  # fmt: skip
+        if len(self._hand_overs) >= _ROWS_PER_FLUSH * len(HAND_OVER_COLUMNS):
+            self._flush_hand_overs()
 
     def spent(self, replicas: int) -> list[dict[str, int]]:
         """By replica, the time of its segments so far in each bucket of the ledger that a step can fill [ps].
@@ -179,6 +194,7 @@ class Recorder:
         self._flush_requests()
         self._flush_gaps()
         self._flush_chunks()
+        self._flush_hand_overs()
         segments = RunSegments(self._segment_store, self._gap_store, self.meta.stages_of())
         table = None
         if links is not None:
@@ -202,6 +218,7 @@ class Recorder:
             links=table,
             drafts=DraftTable(drafts, self._segment_store, self.meta.replicas),
             choices=Choices(self._choice_store),
+            hand_overs=HandOverTable(self._hand_over_store),
             communication=lambda: CommunicationTable(communication(), self._segment_store, self._chunk_store, ledgers),
         )
 
@@ -210,6 +227,7 @@ class Recorder:
         """Bytes of the compact columns."""
         stores = (
             self._segment_store, self._request_store, self._gap_store, self._chunk_store, self._choice_store,
+            self._hand_over_store,
         )  # fmt: skip
         return sum(store.nbytes for store in stores)
 
@@ -226,6 +244,10 @@ class Recorder:
     def _flush_chunks(self) -> None:
         self._chunk_store.append(_matrix(self._chunks, len(CHUNK_COLUMNS)))
         self._chunks.clear()
+
+    def _flush_hand_overs(self) -> None:
+        self._hand_over_store.append(_matrix(self._hand_overs, len(HAND_OVER_COLUMNS)))
+        self._hand_overs.clear()
 
     def _flush_choices(self) -> None:
         self._choice_store.append(_matrix(self._choices, len(CHOICE_COLUMNS)))

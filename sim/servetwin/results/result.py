@@ -12,12 +12,14 @@ from servetwin.errors import InvariantError
 from servetwin.results.choices import Choices
 from servetwin.results.communication import CommunicationTable
 from servetwin.results.drafts import DraftTable
+from servetwin.results.hand_overs import HandOverTable
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.requests import RequestTable
 from servetwin.results.segments import RunSegments
 from servetwin.results.store import (
+    HAND_OVERS_PICTURE,
     LEDGER,
     LINKS,
     LINKS_PICTURE,
@@ -59,6 +61,7 @@ class Result:
         link_table: what the links of the network carried; None without a topology.
         drafts: what became of its drafts.
         choices: how many tokens its controllers of speculation chose to draft.
+        hand_overs: how requests got from replicas that prefill to replicas that decode.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Result:
         communication: Callable[[], CommunicationTable],
         drafts: DraftTable,
         choices: Choices,
+        hand_overs: HandOverTable,
         stage_phases: Sequence[tuple[int, int, int, int, int, int, int, list[Any]]] = (),
     ) -> None:
         if steps is not None and steps != segments.totals.steps:
@@ -97,24 +101,25 @@ class Result:
         self._communication = communication
         self.drafts = drafts
         self.choices = choices
+        self.hand_overs = hand_overs
         self._host: dict[str, Any] = {}
 
     @cached_property
     def series(self) -> TimeSeries:
         """The load of each replica over time, as sums."""
-        return TimeSeries(self.segments, self.table, self.end_ps, self.choices)
+        return TimeSeries(self.segments, self.table, self.end_ps, self.choices, self.hand_overs)
 
     @cached_property
     def _metrics(self) -> dict[str, Any]:
         inputs = SummaryInputs(
             self.meta, self.table, self.segments, self.series, self._ledger, self.end_ps, self._events,
-            self.drafts, self._warnings, self._interrupted, self.link_table,
+            self.drafts, self.hand_overs, self._warnings, self._interrupted, self.link_table,
         )  # fmt: skip
         return summarise(inputs)
 
     @cached_property
     def _ledger_document(self) -> dict[str, Any]:
-        return self._ledger.document(self.table, self._communication())
+        return self._ledger.document(self.table, self._communication(), self.hand_overs)
 
     def set_host(self, **values: Any) -> None:
         """Set host-dependent keys of the summary: ``wall_s`` [s], ``cpu_s`` [s], ``started_at``, ``out``."""
@@ -140,7 +145,7 @@ class Result:
         """A row per request (columns: ``servetwin.results.frames.REQUEST_SCHEMA``)."""
         from servetwin.results.frames import REQUEST_SCHEMA, request_batches
 
-        return _frame(REQUEST_SCHEMA, list(request_batches(self.meta, self.table)))
+        return _frame(REQUEST_SCHEMA, list(request_batches(self.meta, self.table, self.hand_overs)))
 
     def timeseries(self) -> pd.DataFrame:
         """A row per replica and interval (columns: ``servetwin.results.frames.TIMESERIES_SCHEMA``)."""
@@ -163,7 +168,8 @@ class Result:
 
         folder = Path(directory)
         requests, timeseries = folder / REQUESTS, folder / TIMESERIES
-        write_parquet(requests, frames.REQUEST_SCHEMA, frames.request_batches(self.meta, self.table))
+        rows = frames.request_batches(self.meta, self.table, self.hand_overs)
+        write_parquet(requests, frames.REQUEST_SCHEMA, rows)
         write_parquet(timeseries, frames.TIMESERIES_SCHEMA, frames.timeseries_batches(self.meta, self.series))
         if self.link_table is None:
             return [requests, timeseries]
@@ -174,7 +180,8 @@ class Result:
     def pictures(self) -> list[str]:
         """The names of the usual pictures of this run."""
         links = [] if self.link_table is None else [LINKS_PICTURE]
-        return [*PICTURES, *links, *([SPECULATION_PICTURE] if self.choices.any else [])]
+        speculation = [SPECULATION_PICTURE] if self.choices.any else []
+        return [*PICTURES, *links, *speculation, *([HAND_OVERS_PICTURE] if len(self.hand_overs) else [])]
 
     def write(
         self, directory: str | Path, figures: bool | Painter = True, timeline: bool | Painter = False

@@ -44,8 +44,8 @@ class Totals:
             self.prefill_tokens += exact_dot(rows.prefill_tokens, rows.count)
             self.emitted += exact_dot(rows.emitted, rows.count)
             self.compute_ps += exact_sum(compute)
-            memory_growth = rows.growth_ps - rows.compute_growth
-            self.memory_ps += exact_sum(chunk["memory_ps"] * rows.count + memory_growth * pairs(rows.count))
+            memory = chunk["memory_ps"] * rows.count + chunk["memory_growth"] * pairs(rows.count)
+            self.memory_ps += exact_sum(memory)
             self.end_ps = max(self.end_ps, int((rows.start_ps + span).max()))
             busy.add(rows.replica, span)
             np.maximum.at(most, rows.replica, rows.held + rows.decodes * (rows.count - 1))

@@ -31,16 +31,16 @@ def spent(store: ColumnStore, replicas: int) -> list[Spent]:
     for chunk in store:
         replica, count = chunk["replica"], chunk["count"]
         growths = pairs(count)
-        growth, compute_growth = chunk["growth_ps"], chunk["compute_growth"]
-        computing = chunk["compute_ps"] * count + compute_growth * growths
-        moving = chunk["memory_ps"] * count + (growth - compute_growth) * growths
+        computing = chunk["compute_ps"] * count + chunk["compute_growth"] * growths
+        moving = chunk["memory_ps"] * count + chunk["memory_growth"] * growths
         talking = chunk["communication_ps"] * count
         drafting = chunk["draft_ps"] * count
         compute.add(replica, computing)
         memory.add(replica, moving)
         communication.add(replica, talking)
         draft.add(replica, drafting)
-        host.add(replica, chunk["first_ps"] * count + growth * growths - computing - moving - talking - drafting)
+        lasting = chunk["first_ps"] * count + chunk["growth_ps"] * growths
+        host.add(replica, lasting - computing - moving - talking - drafting)
         _add_share(again, chunk, chunk["recomputed"])
         _add_share(wasted, chunk, chunk["drafted"] - chunk["accepted"])
     sums = (bins.integers() for bins in (compute, memory, communication, host, draft))

@@ -27,8 +27,12 @@ SCENARIO = "scenario.yaml"
 PICTURES = ("latency.png", "timeline.png", "roofline.png")
 LINKS_PICTURE = "links.png"
 SPECULATION_PICTURE = "speculation.png"
+HAND_OVERS_PICTURE = "hand_overs.png"
 TRACE = "trace.json"
-FILES = (SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, LINKS_PICTURE, SPECULATION_PICTURE, TRACE)
+FILES = (
+    SCENARIO, SUMMARY, LEDGER, REQUESTS, TIMESERIES, LINKS, *PICTURES, LINKS_PICTURE, SPECULATION_PICTURE,
+    HAND_OVERS_PICTURE, TRACE,
+)  # fmt: skip
 """Every file that a run may write."""
 
 

@@ -19,10 +19,13 @@ from servetwin.results.alerts import alerts
 from servetwin.results.classes import by_class
 from servetwin.results.drafts import DraftTable
 from servetwin.results.exact import Bools, Ints, exact_sum
+from servetwin.results.hand_over_summary import hand_over_summary
+from servetwin.results.hand_overs import HandOverTable
 from servetwin.results.ledger import Ledger
 from servetwin.results.links import LinkTable
 from servetwin.results.meta import RunMeta
 from servetwin.results.percentiles import PERCENTS, STATISTICS, statistics
+from servetwin.results.pools import ADVICE_KEYS, advice, by_pool, stranded
 from servetwin.results.requests import Latencies, RequestTable
 from servetwin.results.segments import RunSegments
 from servetwin.results.timeseries import TimeSeries
@@ -49,6 +52,7 @@ class SummaryInputs:
         end_ps: when it ended [ps].
         events: events that SimPy popped.
         drafts: what became of its drafts.
+        hand_overs: how its requests got from replicas that prefill to replicas that decode.
         warnings: what the run itself had to say.
         interrupted: whether the user stopped it.
         links: what the links of the network carried; None without a topology.
@@ -62,6 +66,7 @@ class SummaryInputs:
     end_ps: int
     events: int
     drafts: DraftTable
+    hand_overs: HandOverTable
     warnings: list[str]
     interrupted: bool
     links: LinkTable | None = None
@@ -83,12 +88,15 @@ def summarise(run: SummaryInputs) -> dict[str, Any]:
     summary |= _cache(run)
     summary |= run.drafts.summary()
     summary |= _drafting(run)
+    summary |= hand_over_summary(run.meta, run.requests, run.hand_overs, run.end_ps)
     summary |= _resources(run, summary["output_tokens"])
+    summary |= _division(run)
     summary["links"] = {} if run.links is None else run.links.by_kind()
     summary["slo"] = slo.verdicts(summary, run.meta.slo)
     summary["classes"] = by_class(run.requests, run.meta, measured, summary["duration_s"])
     horizon = run.series.horizon_ps
-    summary["warnings"] = [*run.warnings, *alerts(summary, run.requests, horizon, run.interrupted)]
+    found = alerts(summary, run.requests, run.hand_overs, horizon, run.interrupted)
+    summary["warnings"] = [*run.warnings, *found]
     return summary | dict.fromkeys(HOST_KEYS)
 
 
@@ -247,6 +255,17 @@ def _resources(run: SummaryInputs, output_tokens: int) -> dict[str, Any]:
         "energy_j": energy,
         "energy_per_output_token_j": None if energy is None or not output_tokens else energy / output_tokens,
         "energy_method": None if energy is None else _ENERGY_METHOD,
+    }
+
+
+def _division(run: SummaryInputs) -> dict[str, Any]:
+    """How the work was divided between pools."""
+    meta, series, hand_overs = run.meta, run.series, run.hand_overs
+    advised = advice(meta.pools, run.segments.totals.busy_ps) if len(hand_overs) else dict.fromkeys(ADVICE_KEYS)
+    return {
+        **stranded(meta, hand_overs, series),
+        **advised,
+        "pools": by_pool(meta, run.requests, hand_overs, run.segments, series),
     }
 
 

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING
 from servetwin import __version__
 from servetwin.catalog.find import Catalog
 from servetwin.cluster.cluster import Cluster
+from servetwin.cluster.connectors import HandOverConnector
+from servetwin.cluster.departures import Leave, schedule_departure
 from servetwin.cluster.gateway import Gateway
+from servetwin.cluster.protocols import Router
+from servetwin.cluster.rules import PULL
 from servetwin.kernel import new_environment
 from servetwin.physics.step_time import RooflineStepTime
 from servetwin.policies import PolicyContext
 from servetwin.request import Request
-from servetwin.results.meta import PoolMeta, RunMeta
+from servetwin.results.meta import HandOverMeta, PoolMeta, RunMeta
 from servetwin.results.recorder import Recorder
 from servetwin.scenario.links import Network
 from servetwin.scenario.pool_builder import PoolBuilder
 from servetwin.scenario.remarks import remarks
 from servetwin.scenario.resolve import resolve
 from servetwin.scenario.schema import Scenario
+from servetwin.scenario.split import split_up
 from servetwin.scenario.store import config_hash
 from servetwin.scenario.traffic import Exchanges
 from servetwin.streams import Streams
@@ -109,11 +114,25 @@ def build(
         replicas=sum(pool.replicas or 1 for pool in pools),
         seats=sum((pool.replicas or 1) * (pool.engine.max_num_seqs or 0) for pool in pools),
     )
-    gateway = Gateway(env, scenario.admission.build(context), scenario.router.build(context), recorder)
+    gateway = Gateway(env, scenario.admission.build(context), recorder)
     source = Source(env, stream, gateway.submit)
     network = Network(scenario, catalog, env, lambda: not source.exhausted or bool(gateway.in_flight))
-    parts = [(builder.pool(env, gateway, recorder, context, network, strict), builder.size) for builder in builders]
-    cluster = Cluster(env, gateway, parts, recorder)
+    split = connector = None
+    if scenario.cluster.transfer is not None:
+        assert network.ways is not None and scenario.cluster.transfer.first_token is not None
+        recorder.meta.hand_overs = HandOverMeta(scenario.cluster.transfer.first_token, network.ways.rate)
+        split = split_up(scenario, env, context, network, recorder)
+        connector = HandOverConnector(split, scenario.cluster.transfer.mode != PULL)
+    parts = [
+        (builder.pool(env, gateway, recorder, context, network, strict, connector), builder.size)
+        for builder in builders
+    ]
+    routers: dict[str, Router] = {
+        pool.role: (pool.router or scenario.router).build(context) for pool in reversed(pools)
+    }
+    cluster = Cluster(env, gateway, parts, recorder, routers, split)
+    for one in scenario.cluster.departures:
+        schedule_departure(env, cluster, Leave(one.replica, seconds_to_ps(one.at_s), one.drain))
     if stream.reacts:
         gateway.on_finished = source.finished
     if progress is not None:

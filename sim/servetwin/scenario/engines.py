@@ -2,10 +2,10 @@
 
 Only the defaults of the API server are modelled.
 
-Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU) and ``vllm/config/vllm.py`` (captured sizes); the release
-    notes of 0.14.0 (asynchronous scheduling on by default, January 2026) and pull request 32359 (with pipelines too,
-    merged between 0.14.0 and 0.15.0); the documentation of ``--gpu-memory-utilization`` (0.9 up to 0.19, 0.92 from
-    0.22).
+Source: vLLM's ``vllm/engine/arg_utils.py`` (defaults by GPU) and ``vllm/config/vllm.py`` (captured sizes); pull
+    requests 17073 and 17885 (budget of an A100, April and May 2025); the release notes of 0.14.0 (asynchronous
+    scheduling on by default, January 2026) and pull request 32359 (with pipelines too, merged between 0.14.0 and
+    0.15.0); the documentation of ``--gpu-memory-utilization`` (0.9 up to 0.19, 0.92 from 0.22).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _LARGE_GPU_BYTES = 70 * 2**30
 _ASYNC_SINCE = (0, 14)
 _ASYNC_PIPELINES_SINCE = (0, 15)
 _UTILIZATION_092_SINCE = (0, 22)
+_LARGE_A100 = (0, 8, 5), (0, 9)
+"""The first version in which an A100 with 80 GB counted as a large GPU, and the first in which it did not again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def vllm_defaults(version: str, gpu_name: str, gpu_memory_bytes: float, stages: 
             found=version,
             allowed="0.8 or later",
         )
-    large = gpu_memory_bytes >= _LARGE_GPU_BYTES and "a100" not in gpu_name.lower()
+    counts = "a100" not in gpu_name.lower() or _LARGE_A100[0] <= number < _LARGE_A100[1]
+    large = gpu_memory_bytes >= _LARGE_GPU_BYTES and counts
     return EngineDefaults(
         max_num_batched_tokens=8192 if large else 2048,
         max_num_seqs=1024 if large else 256,

@@ -20,9 +20,15 @@ _ONE_NODE = "there is one node, so nothing goes over the network"
 
 
 def resolve_topology(
-    options: TopologyOptions | None, pools: Sequence[Pool], catalog: Catalog
+    options: TopologyOptions | None, pools: Sequence[Pool], catalog: Catalog, *, hands_over: bool
 ) -> tuple[TopologyOptions | None, list[Idle]]:
     """The options with everything that they leave open, without those that have no effect; and these.
+
+    Args:
+        options: what the scenario says.
+        pools: its resolved pools.
+        catalog: where servers and links are.
+        hands_over: whether KV cache is handed over on these links.
 
     Raises:
         InputError: the servers cannot exist, or the replicas do not fit.
@@ -33,7 +39,8 @@ def resolve_topology(
     layout = servers.layout()
     whole = filled(options, servers, catalog)
     _check_background(whole.background, layout.topology)
-    idle = [*_idle_fields(whole, layout, servers), *_idle_background(whole, layout)]
+    used = _used_by_replicas(layout, pools if hands_over else ())
+    idle = [*_idle_fields(whole, layout, servers, used), *_idle_background(whole, layout, used)]
     dropped = {entry.path for entry in idle}
     update: dict[str, Any] = {
         field: info.default
@@ -51,7 +58,7 @@ def paths_of(topology: Topology, traffic: BackgroundTraffic) -> list[tuple[int, 
     return [topology.path(a, b) for a, b in ends_of(topology, traffic.source, traffic.to)]
 
 
-def _idle_fields(options: TopologyOptions, layout: Layout, servers: Servers) -> list[Idle]:
+def _idle_fields(options: TopologyOptions, layout: Layout, servers: Servers, used: set[int]) -> list[Idle]:
     topology, found = layout.topology, []
 
     def idle(check: str, field: str, reason: str) -> None:
@@ -68,7 +75,7 @@ def _idle_fields(options: TopologyOptions, layout: Layout, servers: Servers) -> 
         idle("hops-in-one-node", "hop_latency_us", _ONE_NODE)
     if options.oversubscription > 1 and not topology.uses_spine:
         idle("oversubscription-without-spine", "oversubscription", "nothing goes over the spine: there is one rack")
-    elif options.oversubscription > 1 and not topology.spine & _used(options, layout):
+    elif options.oversubscription > 1 and not topology.spine & _used(options, layout, used):
         reason = "nothing goes over the spine: neither a replica nor other traffic leaves its leaf switches"
         idle("oversubscription-without-spine", "oversubscription", reason)
     if options.placement == "spread" and tuple(place(topology, servers.demands)) == layout.placed:
@@ -76,17 +83,30 @@ def _idle_fields(options: TopologyOptions, layout: Layout, servers: Servers) -> 
     return found
 
 
-def _used(options: TopologyOptions, layout: Layout) -> set[int]:
-    """The links that replicas and other traffic use."""
+def _used_by_replicas(layout: Layout, pools: Sequence[Pool]) -> set[int]:
+    """The links that the collectives of replicas use, and those over which ``pools`` hand KV cache over."""
+    topology, placed = layout.topology, layout.placed
+    used = {link for gpus in placed for link in topology.collective_links(gpus)}
+    roles = [pool.role for pool in pools for _ in range(pool.replicas or 1)]
+    sources = [gpus for gpus, role in zip(placed, roles, strict=False) if role == "prefill"]
+    targets = [gpus for gpus, role in zip(placed, roles, strict=False) if role == "decode"]
+    for source in sources:
+        for target in targets:
+            for rank in range(max(len(source), len(target))):
+                used.update(topology.path(source[rank % len(source)], target[rank % len(target)]))
+    return used
+
+
+def _used(options: TopologyOptions, layout: Layout, used: set[int]) -> set[int]:
+    """The links that replicas, which use ``used``, and other traffic use."""
     topology = layout.topology
-    used = {link for gpus in layout.placed for link in topology.collective_links(gpus)}
     return used.union(*(links for traffic in options.background for links in paths_of(topology, traffic)))
 
 
-def _idle_background(options: TopologyOptions, layout: Layout) -> list[Idle]:
-    """Traffic that nobody meets: neither a replica nor other traffic that a replica meets."""
+def _idle_background(options: TopologyOptions, layout: Layout, used: set[int]) -> list[Idle]:
+    """Traffic that nobody meets: neither a replica, which uses ``used``, nor other traffic that a replica meets."""
     topology = layout.topology
-    met = {link for gpus in layout.placed for link in topology.collective_links(gpus)}
+    met = set(used)
     waiting = {}
     for index, traffic in enumerate(options.background):
         waiting[index] = {link for links in paths_of(topology, traffic) for link in links}

@@ -18,6 +18,7 @@ Schema = dict[str, Any]
 
 _POLICIES: dict[str, Kind] = {
     "router": "routing", "admission": "admission", "scheduling": "scheduling", "controller": "speculation",
+    "disaggregation": "disaggregation",
 }  # fmt: skip
 """Fields that hold a policy, and of which kind."""
 
@@ -68,8 +69,9 @@ def _relaxed(schema: Schema) -> Schema:
         if "oneOf" in part:
             part["anyOf"] = part.pop("oneOf")
         for name, field in part.get("properties", {}).items():
-            if name in _POLICIES and "Policy" in str(field.get("$ref", "")):
-                field["$ref"] = f"#/$defs/{_POLICIES[name]}-policy"
+            for one in (field, *field.get("anyOf", ())):
+                if name in _POLICIES and "Policy" in str(one.get("$ref", "")):
+                    one["$ref"] = f"#/$defs/{_POLICIES[name]}-policy"
     return schema
 
 

@@ -13,12 +13,15 @@ from servetwin.fabric.topology import Topology
 from servetwin.kernel import Environment
 from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import LinkUse
+from servetwin.scenario.hand_overs import Ways
 from servetwin.scenario.idle_topology import paths_of
 from servetwin.scenario.network import Layout, layout_of
+from servetwin.scenario.pools import pool_parts
 from servetwin.scenario.schema import Scenario
 from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import BackgroundTraffic, TopologyOptions
 from servetwin.scenario.traffic import Exchanges, collective_use
+from servetwin.scenario.transfer import INSTANT, TransferOptions
 from servetwin.specs import Span
 from servetwin.units import seconds_to_ps
 
@@ -51,8 +54,17 @@ def open_network(
     return fabric
 
 
-def network_remarks(topology: TopologyOptions, layout: Layout, stragglers: Sequence[Straggler]) -> list[str]:
-    """What the user should know about the network, in sentences."""
+def network_remarks(
+    topology: TopologyOptions, layout: Layout, stragglers: Sequence[Straggler], handed_over: bool
+) -> list[str]:
+    """What the user should know about the network, in sentences.
+
+    Args:
+        topology: what the scenario says of it.
+        layout: where the replicas lie.
+        stragglers: GPUs that are slow.
+        handed_over: whether KV cache is sent over it.
+    """
     found = []
     for index, one in enumerate(stragglers):
         placed = layout.placed[one.replica]
@@ -62,7 +74,7 @@ def network_remarks(topology: TopologyOptions, layout: Layout, stragglers: Seque
                 f"cluster.stragglers.{index}.link has no effect: no other GPU of replica {one.replica} lies in the "
                 "link domain of its GPU (check straggler-alone-in-its-domain)"
             )
-    if not topology.background and not any(map(layout.span_across, range(len(layout.placed)))):
+    if not handed_over and not topology.background and not any(map(layout.span_across, range(len(layout.placed)))):
         found.append(
             "cluster.topology changes no time here: every replica lies in one link domain, and nothing else is sent "
             "over the network (check network-without-traffic)"
@@ -103,12 +115,35 @@ class Network:
     def __init__(self, scenario: Scenario, catalog: Catalog, env: Environment, lasts: Callable[[], bool]) -> None:
         self._cluster, self._catalog = scenario.cluster, catalog
         options = scenario.cluster.topology
-        #: The links and what goes over them; None without a topology.
+        #: The links and what goes over them; None where nobody sends anything but collectives over links of their own.
         self.fabric: Fabric | None = None
         self.remarks: list[str] = []
+        self.ways: Ways | None = None
+        transfer = scenario.cluster.transfer
+        handed_over = transfer is not None and transfer.link is None
+        if transfer is not None:
+            self.ways = self._open_ways(scenario, transfer)
+            if options is None:
+                options = TopologyOptions()
         if options is not None:
             self.fabric = open_network(env, self.layout.topology, options.background, lasts)
-            self.remarks = network_remarks(options, self.layout, scenario.cluster.stragglers)
+        if scenario.cluster.topology is not None:
+            self.remarks = network_remarks(
+                scenario.cluster.topology, self.layout, scenario.cluster.stragglers, handed_over
+            )
+
+    def _open_ways(self, scenario: Scenario, transfer: TransferOptions) -> Ways:
+        """The ways of KV cache; before the links are opened, for one of its own may be among them."""
+        pools = scenario.cluster.pools
+        parts = [pool_parts(scenario, pool, f"cluster.pools.{i}", self._catalog) for i, pool in enumerate(pools)]
+        of_replica = [part for part, pool in zip(parts, pools, strict=True) for _ in range(pool.replicas or 1)]
+        name = transfer.link
+        link = None if name is None or name == INSTANT else self._catalog.link(name)
+        ways = Ways(transfer, self.layout, of_replica, link)
+        roles = [pool.role for pool in pools for _ in range(pool.replicas or 1)]
+        first = {role: roles.index(role) for role in reversed(roles)}
+        ways.check(first["prefill"], first["decode"])
+        return ways
 
     @cached_property
     def layout(self) -> Layout:

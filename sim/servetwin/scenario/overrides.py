@@ -12,6 +12,9 @@ from servetwin.errors import ScenarioError, nearest_name
 _LISTS = ("classes", "stages")
 """Fields that hold a list of mappings, whose entries no override makes one by one."""
 
+_POLICIES = ("router", "admission", "scheduling", "controller", "disaggregation")
+"""Fields that hold a policy."""
+
 
 class Override(NamedTuple):
     """A field that is set after the file was read.
@@ -97,7 +100,7 @@ def apply_override(raw: dict[str, Any], override: Override) -> tuple[str | int, 
 def _opened(node: dict[str, Any], part: str, inner: str) -> Any:
     """The value of a field; a policy written as a bare name becomes a mapping, so that its fields can be set."""
     value = node[part]
-    if isinstance(value, str) and part in ("router", "admission", "scheduling", "controller") and inner != "":
+    if isinstance(value, str) and part in _POLICIES and inner != "":
         node[part] = {"policy": value}
     return node[part]
 

@@ -16,9 +16,10 @@ from servetwin.cluster.replica import Replica
 from servetwin.engine.draft_batch import DraftBatch
 from servetwin.engine.draft_executor import DraftingExecutor
 from servetwin.engine.executor import Executor
+from servetwin.engine.forecast import Forecast
 from servetwin.engine.pipeline import PipelinedExecutor
 from servetwin.engine.process import EngineProcess
-from servetwin.engine.protocols import EngineSettings, Fates
+from servetwin.engine.protocols import EngineSettings, Fates, KVConnector
 from servetwin.engine.steps import StepMaker
 from servetwin.engine.verify_steps import VerifyMaker
 from servetwin.physics.drafting import Drafting
@@ -86,6 +87,7 @@ class Priced:
         self.steps = StepMaker(settings, self.step_time)
         if speculation is not None:
             self.steps = VerifyMaker(settings, self.step_time, speculation.k, speculation.nodes)
+        self.forecast = Forecast(settings, self.step_time)
 
 
 class PoolBuilder:
@@ -152,6 +154,7 @@ class PoolBuilder:
         context: PolicyContext,
         network: Network,
         strict: bool,
+        connector: KVConnector | None = None,
     ) -> ClusterPool:
         """The pool, which makes a replica whenever the cluster wants one."""
 
@@ -174,6 +177,7 @@ class PoolBuilder:
                 "steps": priced.steps,
                 "noise": noise(index),
                 "links": network.links_of(index),
+                "connector": connector,
             }
             executor: EngineProcess
             if fates is not None:
@@ -189,7 +193,7 @@ class PoolBuilder:
                 executor = PipelinedExecutor(
                     env, index, priced.pipeline, self._settings, scheduler, log, gateway.finished, **options
                 )
-            return Replica(index, self._index, executor)
+            return Replica(index, self._index, executor, self._pool.role, priced.forecast)
 
         return ClusterPool(self._index, self._pool.name, self._pool.role, replica)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from servetwin.acceptance.spec import Recorded
+from servetwin.scenario.deciding import unreachable
 from servetwin.scenario.drafters import possible_drafts
 from servetwin.scenario.engines import NEWEST, OVERLAPPED, version_number
 from servetwin.scenario.pools import PoolParts
@@ -16,8 +18,8 @@ from servetwin.workload.idle import idle_options
 
 _NO_PRIORITIES = ("fcfs", "sjf", "edf")
 _WITHOUT_CHANCE = (
-    "round-robin", "least-requests", "least-tokens", "always", "max-queue", "max-requests", "max-tokens", "fcfs", "sjf",
-    "edf", "priority",
+    "round-robin", "least-requests", "least-tokens", "always", "never", "max-queue", "max-requests", "max-tokens",
+    "fcfs", "sjf", "edf", "priority", "uncached-length", "length-and-queue", "bounded-length", "mixed-overflow", "slo",
 )  # fmt: skip
 _LIMITS = {"max-requests": "requests", "max-queue": "waiting"}
 """Fields that bound a number of requests, by admission policy."""
@@ -118,9 +120,12 @@ def _states(scenario: Scenario, parts: Sequence[PoolParts]) -> Iterator[str]:
 
 
 def _router(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
-    replicas = sum(pool.replicas or 1 for pool in scenario.cluster.pools)
-    if replicas == 1 and scenario.router.policy in _SAME_WITH_ONE:
-        yield f"router.policy {scenario.router.policy} has no effect: there is one replica"
+    by_role = Counter[str]()
+    for pool in scenario.cluster.pools:
+        by_role[pool.role] += pool.replicas or 1
+    if set(by_role.values()) == {1} and scenario.router.policy in _SAME_WITH_ONE:
+        each = "" if len(by_role) == 1 else " of each role"
+        yield f"router.policy {scenario.router.policy} has no effect: there is one replica{each}"
 
 
 def _priorities(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
@@ -177,7 +182,12 @@ def _is_deterministic(scenario: Scenario) -> bool:
         acceptance = pool.speculation.acceptance if pool.speculation is not None else None
         if acceptance is not None and not (isinstance(acceptance, Recorded) and acceptance.proposal is None):
             return False
+    transfer = scenario.cluster.transfer
+    if transfer is not None and transfer.failure_rate:
+        return False
     policies = [scenario.router, scenario.admission, *(pool.engine.scheduling for pool in scenario.cluster.pools)]
+    policies += [pool.router for pool in scenario.cluster.pools if pool.router is not None]
+    policies += [] if scenario.disaggregation is None else [scenario.disaggregation]
     return all(policy.policy in _WITHOUT_CHANCE for policy in policies)
 
 
@@ -263,6 +273,10 @@ def _controllers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
             yield f"{place} has no effect: {policy} never drafts{where}"
 
 
+def _deciders(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
+    yield from unreachable(scenario)
+
+
 def _stragglers(scenario: Scenario, _: Sequence[PoolParts]) -> Iterator[str]:
     yield from mixed_faults(scenario.cluster.stragglers, scenario.cluster.pools)
 
@@ -286,5 +300,6 @@ REMARKS = (
     Remark("parallel-gains", _parallel),
     Remark("drafter-assumed", _drafters),
     Remark("controller-decides-nothing", _controllers),
+    Remark("decider-never-reached", _deciders),
     Remark("stragglers-of-many-kinds", _stragglers),
 )

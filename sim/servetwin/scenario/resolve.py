@@ -9,6 +9,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.errors import CapacityError, ScenarioError
 from servetwin.physics.aiconfigurator import check_available
 from servetwin.scenario.consistency import Idle, idle_options, idle_places
+from servetwin.scenario.departures import check_departures
 from servetwin.scenario.drafters import check_speculation, check_verification, resolve_speculation
 from servetwin.scenario.engines import (
     CALIBRATIONS,
@@ -22,6 +23,7 @@ from servetwin.scenario.idle_topology import resolve_topology
 from servetwin.scenario.merge import deep_merge
 from servetwin.scenario.pools import PoolParts, pool_parts
 from servetwin.scenario.prices import TABLES
+from servetwin.scenario.roles import idle_hand_over, resolve_hand_over
 from servetwin.scenario.schema import (
     Cluster,
     Engine,
@@ -72,22 +74,30 @@ def resolve(scenario: Scenario, catalog: Catalog, raw: Mapping[str, Any] | None 
     if shared is not None:
         pools = [pool.model_copy(update={"model": None}) for pool in pools]
     check_stragglers(scenario, pools)
-    topology, idle_servers = resolve_topology(scenario.cluster.topology, pools, catalog)
+    check_departures(scenario.cluster.departures, pools)
+    transfer, disaggregation, idle_splits = resolve_hand_over(scenario, pools, catalog)
+    hands_over = transfer is not None and transfer.link is None
+    topology, idle_servers = resolve_topology(scenario.cluster.topology, pools, catalog, hands_over=hands_over)
     cluster = Cluster(
         pools=tuple(pools),
         topology=topology,
+        transfer=transfer,
         slowdown=scenario.cluster.slowdown,
         stragglers=scenario.cluster.stragglers,
+        departures=scenario.cluster.departures,
     )
     resolved = scenario.model_copy(
         update={
             "model": shared,
             "cluster": cluster,
+            "disaggregation": disaggregation,
             "physics": _resolve_physics(scenario),
             "run": _resolve_run(scenario),
         }
     )
-    return resolved, [*idle_places(idle, written, INHERITED), *idle_servers]
+    seen = {entry.path for entry in idle_splits}
+    idle_splits += [entry for entry in idle_hand_over(transfer, pools, written) if entry.path not in seen]
+    return resolved, [*idle_places(idle, written, INHERITED), *idle_servers, *idle_splits]
 
 
 def _merged_pools(scenario: Scenario) -> list[Pool]:

@@ -24,11 +24,13 @@ from servetwin.policies import Policy, parse_policy
 from servetwin.policies.admission import Always
 from servetwin.policies.routing import RoundRobin
 from servetwin.policies.scheduling import FirstComeFirstServed
+from servetwin.scenario.departures import Departure
 from servetwin.scenario.part import MOST, Count, Part
 from servetwin.scenario.slo import Slo
 from servetwin.scenario.speculation import SpeculationOption
 from servetwin.scenario.stragglers import Straggler
 from servetwin.scenario.topology import TopologyOptions
+from servetwin.scenario.transfer import TransferOptions
 from servetwin.units import MAX_S
 from servetwin.workload.spec import WorkloadSpec
 
@@ -38,6 +40,7 @@ _LONGEST_NAME = 100
 
 Scheduling = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "scheduling"))]
 Routing = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "routing"))]
+Disaggregation = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "disaggregation"))]
 AdmissionPolicy = Annotated[SerializeAsAny[Policy], BeforeValidator(partial(parse_policy, "admission"))]
 
 
@@ -193,7 +196,7 @@ class Pool(Part):
 
     Attributes:
         name: its name in results.
-        role: what its replicas do; this version has ``both``, prefill and decode on the same replica.
+        role: what its replicas do: ``prefill``, ``decode``, or ``both`` on the same replica.
         replicas: independent copies of the model.
         hardware: the GPU.
         model: the model, instead of the scenario's.
@@ -201,10 +204,11 @@ class Pool(Part):
         engine: the engine's settings.
         precision: number formats.
         speculation: speculative decoding; none by default.
+        router: which of the replicas of its role gets a request, instead of the scenario's.
     """
 
     name: Name = "engines"
-    role: Literal["both"] = "both"
+    role: Literal["both", "prefill", "decode"] = "both"
     replicas: Replicas | None = None
     hardware: str | None = None
     model: ModelReference | None = None
@@ -212,6 +216,7 @@ class Pool(Part):
     engine: EngineOptions = EngineOptions()
     precision: Precision = Precision()
     speculation: SpeculationOption = None
+    router: Routing | None = None
 
 
 class Cluster(Part):
@@ -226,8 +231,10 @@ class Cluster(Part):
         speculation: speculative decoding.
         pools: the pools; one called ``engines`` where none is given.
         topology: the servers, the network between them, and which GPUs each replica lies on.
+        transfer: how KV cache gets from replicas that prefill to replicas that decode.
         slowdown: multiplies the time of every step; below 1 it would beat the hardware.
         stragglers: GPUs that are slower than the others of their replica.
+        departures: replicas that leave during the run.
     """
 
     replicas: Replicas | None = None
@@ -238,8 +245,10 @@ class Cluster(Part):
     speculation: SpeculationOption = None
     pools: tuple[Pool, ...] = Field(default=(Pool(),), min_length=1, strict=False)
     topology: TopologyOptions | None = None
+    transfer: TransferOptions | None = None
     slowdown: float = Field(default=1.0, ge=1, le=1000)
     stragglers: tuple[Straggler, ...] = Field(default=(), strict=False)
+    departures: tuple[Departure, ...] = Field(default=(), strict=False)
 
 
 class Run(Part):
@@ -271,6 +280,7 @@ class Scenario(Part):
         physics: how steps are priced.
         cluster: the replicas.
         router: which replica gets a request.
+        disaggregation: whether a request is prefilled and decoded on different replicas, where there are such.
         admission: whether a request enters at all.
         workload: the requests.
         slo: what the service has promised.
@@ -284,6 +294,7 @@ class Scenario(Part):
     physics: Physics = Physics()
     cluster: Cluster
     router: Routing = RoundRobin()
+    disaggregation: Disaggregation | None = None
     admission: AdmissionPolicy = Always()
     workload: WorkloadSpec
     slo: Slo = Slo()

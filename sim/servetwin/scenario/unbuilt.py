@@ -27,20 +27,10 @@ class Unbuilt(NamedTuple):
 
 UNBUILT = (
     Unbuilt("control", "planners, autoscalers and faults"),
-    Unbuilt("cluster.transfer", "the transfer of KV cache between pools"),
     Unbuilt("pool.kv_tiers", "KV cache outside the GPU"),
     Unbuilt("pool.parallel.data", "attention data parallelism inside a replica", (1,)),
     Unbuilt("pool.parallel.expert", "expert parallelism", (1,)),
 )
-
-UNBUILT_VALUES: dict[str, dict[object, str]] = {
-    "pool.role": {
-        "prefill": "prefill pools (disaggregation)",
-        "decode": "decode pools (disaggregation)",
-    },
-}
-"""Values that the format names for a field, and what they would be."""
-
 
 UNBUILT_CHOICES: dict[str, dict[str, str]] = {
     "--engine": {"ray": "studies that run on a Ray cluster"},
@@ -89,16 +79,6 @@ def refuse_unbuilt(raw: dict[str, Any], file: str) -> None:
                     path=path,
                     found=value,
                     allowed=neutral,
-                )
-    for pattern, values in UNBUILT_VALUES.items():
-        for path, parent, key in _places(raw, pattern):
-            value = parent[key]
-            if isinstance(value, str) and value in values:
-                raise ScenarioError(
-                    f"this version of servetwin does not have {values[value]} yet",
-                    file=file,
-                    path=path,
-                    found=value,
                 )
 
 

@@ -81,6 +81,8 @@ class Calibration:
         scheduling_s_per_request: the same for each request in the step [s].
         eager_s: launching the kernels of a layer from the CPU, where no captured graph runs; the GPU waits for as much
             of it as is longer than what the layers take [s].
+        experts_eager_s: the same on top for a layer with routed experts, which has more kernels: choosing experts,
+            sorting tokens by them, adding up what they say [s].
         launch: share of the launch constants of products and attention that is left inside an engine's step, where
             captured graphs and dependent launches let a kernel begin while the one before drains.
         experts_launch: share of ``ExpertsCurve.launch_s`` that is left inside an engine's step, where the small kernels
@@ -127,6 +129,7 @@ class Calibration:
     draft_layer_s: float
     lookup_s: float
     eager_s: float
+    experts_eager_s: float
     launch: float
     experts_launch: float
     router_s: float

@@ -155,6 +155,32 @@ class DraftControl(Technique):
 
 
 @dataclass(frozen=True, slots=True)
+class Disaggregation(Technique):
+    """Prefill and decode on different replicas, against as many replicas that do both."""
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Off, there are as many replicas, with the settings of their pools."""
+        return "`role: both` in every pool", "the scenario's own roles"
+
+    def switched(self, scenario: Scenario, on: bool, before: Sequence[Override] = ()) -> list[Override]:
+        """Off: every replica does both, behind the router of the scenario."""
+        cluster = scenario.cluster
+        if on and cluster.transfer is None:
+            raise _not_said(self.name, "cluster.pools", "role: both")
+        overrides = [
+            self._override(on, "cluster.transfer", _written(cluster.transfer) if on else None),
+            self._override(on, "disaggregation", _written(scenario.disaggregation) if on else None),
+        ]
+        for pool in cluster.pools:
+            path = f"cluster.pools.{pool.name}"
+            overrides.append(self._override(on, f"{path}.role", pool.role if on else "both"))
+            if pool.router is not None:
+                overrides.append(self._override(on, f"{path}.router", _written(pool.router) if on else None))
+        return overrides
+
+
+@dataclass(frozen=True, slots=True)
 class TensorParallelism(Technique):
     """Several GPUs a replica, against as many GPUs in replicas of one."""
 
@@ -241,6 +267,7 @@ TECHNIQUES: dict[str, Technique] = {
                      of_pools=True),
         PolicyChoice("routing", "chooses replicas by their load", field="router", off="round-robin"),
         PolicyChoice("admission", "refuses requests under load", field="admission", off="always"),
+        Disaggregation("disaggregation", "prefills and decodes on different replicas", costs=("transfer_wait",)),
         TensorParallelism("tensor-parallelism", "spreads every layer over the GPUs of a replica",
                           costs=("exposed_communication",)),
     )

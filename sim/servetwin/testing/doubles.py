@@ -77,6 +77,53 @@ class FakeDraftView:
         return self._times_ps[k]
 
 
+class FakeSplitView:
+    """A ``SplitView`` over plain numbers.
+
+    Args:
+        prefill_waiting: requests that wait at prefilling replicas.
+        prefill_tokens: prompt tokens under way on the least loaded of them.
+        decode_tokens: tokens on the least loaded decoding replica.
+        decode_room: tokens for which it has KV cache.
+        mixed: whether there are replicas that do both.
+        cached_tokens: prompt tokens that the decoding replica has cached; of a shorter prompt all.
+        ttft_ms: the predicted TTFT [ms].
+        tpot_ms: the predicted TPOT [ms].
+    """
+
+    def __init__(
+        self,
+        prefill_waiting: int = 0,
+        prefill_tokens: int = 0,
+        decode_tokens: int = 0,
+        decode_room: int = 100_000,
+        mixed: bool = False,
+        cached_tokens: int = 0,
+        ttft_ms: float = 0.0,
+        tpot_ms: float = 0.0,
+    ) -> None:
+        self.prefill_waiting = prefill_waiting
+        self.prefill_tokens = prefill_tokens
+        self.decode_tokens = decode_tokens
+        self.decode_room = decode_room
+        self.mixed = mixed
+        self._cached_tokens = cached_tokens
+        self._ttft_ps = round(ttft_ms * 1e9)
+        self._tpot_ps = round(tpot_ms * 1e9)
+
+    def cached_tokens(self, request: Request) -> int:
+        """Prompt tokens of the request that the decoding replica has cached."""
+        return min(self._cached_tokens, request.prompt_tokens)
+
+    def ttft_ps(self, request: Request) -> int:
+        """The predicted TTFT [ps]."""
+        return self._ttft_ps
+
+    def tpot_ps(self, request: Request) -> int:
+        """The predicted TPOT [ps]."""
+        return self._tpot_ps
+
+
 class SealedRequest:
     """A request whose output length nobody may read: it lies in the future of every policy.
 

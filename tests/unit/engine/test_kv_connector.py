@@ -24,19 +24,24 @@ class Store:
         self.hits = hits
         self.load_ps = load_ps
         self.calls: list[tuple[str, int, int]] = []
+        self.watches = False
 
     def lookup(self, request: Request, local_tokens: int) -> int:
         return max(0, self.hits.get(request.id, 0) - local_tokens)
 
-    def load(self, request: Request, tokens: int, done: Callable[[], None]) -> None:
+    def load(self, request: Request, tokens: int, done: Callable[[bool, bool], None]) -> None:
         self.calls.append(("load", request.id, tokens))
-        call_at(self.env, self.env.now + self.load_ps, priority(FLOW_END, request.id), done)
+        call_at(self.env, self.env.now + self.load_ps, priority(FLOW_END, request.id), lambda: done(True, False))
 
     def saved(self, request: Request, tokens: int) -> None:
         self.calls.append(("saved", request.id, tokens))
 
-    def finished(self, request: Request) -> None:
+    def computing(self, request: Request, before: int, tokens: int, end_ps: int) -> None:
+        raise AssertionError("nobody watches")
+
+    def finished(self, request: Request) -> bool:
         self.calls.append(("finished", request.id, request.computed))
+        return False
 
 
 def _run(

@@ -195,12 +195,12 @@ def test_a_large_drafter_keeps_its_launches_busy() -> None:
 
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_a_pass_without_a_captured_graph_has_its_kernels_launched_one_by_one(synchronous: bool) -> None:
-    """28 layers of 390 us each, where 40 tokens are more than the 32 of the largest graph."""
+    """28 layers of 300 us each, where 40 tokens are more than the 32 of the largest graph."""
     found = drafting(draft_model(SMALL), synchronous=synchronous)
     begun_ps = 640_000_000 if synchronous else 0
     (_, eager), (_, captured) = found.passes(verifying(2))
     price = found.prices.price(StepShape(40, 40, False, 8, 8, (0,), (8,), (), 0, width=5.0, rows=8))
-    assert eager.waiting_ps == begun_ps + 28 * 390_000_000 - price.total_ps + price.host_ps > 0
+    assert eager.waiting_ps == begun_ps + 28 * 300_000_000 - price.total_ps + price.host_ps > 0
     assert (captured.waiting_ps > 0) == synchronous
     # With graphs that hold it, the CPU is as fast as for any other pass.
     (_, fits), _ = found.passes(verifying(2, requests=6, drafted=18))

@@ -295,10 +295,34 @@ def test_without_a_graph_layers_are_launched_one_by_one() -> None:
             assert launched.total_ps > 32e9 > gpu
     graph = decode(bare, 8, 100)
     assert slow.price(graph).total_ps == bare.price(graph).total_ps
-    # Linear in what the decodes read, waiting or not.
-    some, more = (decode(slow, 8, context, graph=False) for context in (100, 200))
-    growth = slow.price(some).growth_ps
-    assert slow.price(more).total_ps - slow.price(some).total_ps == 100 * growth
+
+
+def test_what_decodes_read_hides_behind_the_launch_of_layers() -> None:
+    """Llama-3.1-8B on H100: 32 layers at 300 us take longer than the GPU, until the context of eight requests does."""
+    found = prices(calibration=replace(CATALOG.calibration("default"), eager_s=300e-6))
+    first = found.price(decode(found, 8, 100, graph=False))
+    assert first.growth_ps == 0 < first.host_ps
+    assert 1_000 < first.lasts < 20_000
+    shapes = [decode(found, 8, 100 + later, graph=False) for later in range(first.lasts - 1, first.lasts + 2)]
+    last, longer, longest = (found.price(shape) for shape in shapes)
+    assert (last.total_ps, last.lasts) == (first.total_ps, 1)
+    # From where the GPU takes longer, context adds what it does in a graph.
+    by_context = found.price(decode(found, 8, 100)).growth_ps
+    assert last.total_ps < longer.total_ps < last.total_ps + by_context
+    assert longer.growth_ps == longest.total_ps - longer.total_ps == by_context
+    assert longer.host_ps == found.price(decode(found, 8, 100)).host_ps
+    for shape, price in zip(shapes, (last, longer, longest), strict=True):
+        assert sum(phase.ps for phase in found.phases(shape)) == price.total_ps
+
+
+def test_a_step_without_a_graph_takes_what_was_measured() -> None:
+    """Qwen3-1.7B on H100 in vLLM without a graph: 8.54 ms for 32 tokens and 8.35 ms for 64 of 8 requests, whether with
+    a context of 8,192 each or without (github.com/adixg/vllm-specdecode-cost-model, E6)."""
+    found = prices("qwen3-1.7b", calibration=replace(CATALOG.calibration("default"), step_s=0.0, eager_s=300e-6))
+    for context in (0, 8_192):
+        for tokens in (32, 64):
+            shape = StepShape(tokens, tokens, False, 8, 8, (8 * context,), (8,), (), tokens - 8)
+            assert found.price(shape).total_ps / 1e9 == pytest.approx(8.45, rel=0.05)
 
 
 def test_fp8_with_scales_by_blocks_has_kernels_of_its_own() -> None:

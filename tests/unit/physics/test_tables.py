@@ -229,6 +229,8 @@ def test_prices_are_affine_and_phases_add_up(
     assert sum(phase.ps for phase in of.phases(shape)) == price.total_ps
     assert sum(item.total_ps for item in itemize(of, shape, H100)) == price.total_ps
     for later in (1, 1_000):
+        if later >= price.lasts:
+            continue
         shape.context = tuple(
             c + later * g for c, g in zip(step(of, batch, context).context, shape.growing, strict=True)
         )

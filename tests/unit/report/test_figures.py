@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -5,6 +7,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 from tests.unit.results.building import (
     LINK_BYTES_PER_TOKEN,
+    Moved,
     Run,
     Step,
     drafting_run,
@@ -12,6 +15,8 @@ from tests.unit.results.building import (
     linked_run,
     meta,
     record,
+    split_meta,
+    split_run,
     toy_run,
     work,
 )  # fmt: skip
@@ -19,12 +24,15 @@ from tests.unit.results.test_summary import ended
 
 from servetwin.report.data import TimelineData, coarser, latency_data, timeline_data
 from servetwin.report.figures import draw
+from servetwin.report.hand_over_data import HandOverData, hand_over_data
+from servetwin.report.hand_overs import _draw_transfers
 from servetwin.report.latency import _crossed
 from servetwin.report.link_data import LinkLoad, busiest
 from servetwin.report.links import _draw_kind, intervals
 from servetwin.report.over_time import mean_line
 from servetwin.report.roofline import buckets
 from servetwin.report.style import label_numbers, label_shares
+from servetwin.request import COMPLETED
 from servetwin.results import Recorder, load
 from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
@@ -96,6 +104,83 @@ def test_runs_of_versions_without_speculation_can_still_be_drawn(tmp_path):
     path = tmp_path / "timeseries.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["drafted_tokens", "accepted_tokens"]), path)
     assert [file.name for file in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png"]
+
+
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_a_run_with_hand_overs_draws_them_too(tmp_path, first_token):
+    result = split_run(first_token=first_token)
+    assert [path.name for path in result.write(tmp_path)[-4:]] == result.pictures()
+    assert result.pictures() == ["latency.png", "timeline.png", "roofline.png", "hand_overs.png"]
+    number, (height, width, _) = colours(tmp_path / "hand_overs.png")
+    assert number > 100 and width >= 1200 and height >= 700
+    drawn = (tmp_path / "hand_overs.png").read_bytes()
+    assert draw(load(tmp_path), tmp_path)[-1].name == "hand_overs.png"
+    assert (tmp_path / "hand_overs.png").read_bytes() == drawn
+    toy_run(20).write(tmp_path)
+    assert not (tmp_path / "hand_overs.png").exists()
+
+
+def test_runs_of_versions_without_hand_overs_can_still_be_drawn(tmp_path):
+    toy_run(20).write(tmp_path, figures=False)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    (tmp_path / "summary.json").write_text(json.dumps({k: v for k, v in summary.items() if k != "split_requests"}))
+    assert [file.name for file in draw(load(tmp_path), tmp_path)] == ["latency.png", "timeline.png"]
+
+
+@pytest.mark.parametrize("warmup", [0, 30])
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_what_is_drawn_of_hand_overs(tmp_path, first_token, warmup):
+    """The parts that the summary has, of the split requests; the gap follows the prefill, not its token."""
+    result = split_run(200, first_token, warmup_requests=warmup)
+    result.write(tmp_path, figures=False)
+    frame, summary = result.requests(), result.summary()
+    counts = (frame["arrival_s"].rank(method="first") > warmup) & (frame["outcome"] == COMPLETED)
+    split = frame[counts & frame["prefill_replica"].notna()]
+    for data in (hand_over_data(result), hand_over_data(load(tmp_path))):
+        assert data.by_prefill == (first_token == "prefill")
+        until = split["decode_scheduled_s"] if data.by_prefill else split["first_token_s"]
+        whole = sum(data.parts_ms.values())
+        assert whole == pytest.approx(1000 * (until - split["arrival_s"]).to_numpy(), rel=1e-9)
+        assert np.array_equal(data.ttft_ms, split["ttft_ms"])
+        key = "gap_transfer_ms" if data.by_prefill else "ttft_transfer_ms"
+        share = 1 if data.by_prefill else len(split) / counts.sum()
+        assert data.parts_ms["transfer"].mean() * share == pytest.approx(summary[f"{key}.mean"])
+        assert data.took_ms.mean() == pytest.approx(summary["transfer_ms.mean"])
+        assert len(data.moved_bytes) == frame["transfer_end_s"].notna().sum()
+        assert (data.exposed_ms <= data.took_ms).all() and data.exposed_ms.min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("sizes_mb", "took_ms", "alone", "scale", "unit"),
+    [
+        ([100, 200], [1, 2], 1e11, "linear", "ms"),
+        ([100, 200], [1, 0], None, "linear", "ms"),
+        ([20, 4500], [1, 90], 1e11, "log", "ms"),
+        ([20, 4500], [0, 90], 1e11, "linear", "ms"),
+        ([100], [30_000], 1e9, "linear", "s"),
+    ],
+)
+def test_the_axes_of_transfers(sizes_mb, took_ms, alone, scale, unit):
+    took = np.array(took_ms, float)
+    axes = Figure().subplots()
+    _draw_transfers(axes, HandOverData(False, {}, took, 1e6 * np.array(sizes_mb), took, took), alone)
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylabel()) == (scale, scale, unit)
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[0] == "exposed, all of it" and len(labels) == 1 + (alone is not None)
+    if alone is not None:
+        # The line leads to the time that the largest takes alone.
+        line = axes.get_lines()[-1].get_ydata()
+        assert line[-1] == pytest.approx(1e6 * max(sizes_mb) / alone * (1 if unit == "s" else 1000))
+
+
+def test_hand_overs_without_an_end_are_drawn_as_such(tmp_path):
+    """Nothing completed, and nothing was transferred."""
+    recorder = Recorder(split_meta())
+    request = ended(0, 0, 10, 20)
+    request.outcome, request.first_token_ps, request.last_token_ps = "unfinished", -1, -1
+    Moved(kept=10 * PS_PER_MS).record(recorder, request)
+    (*_, last) = draw(finish(recorder, PS_PER_S), tmp_path)
+    assert last.name == "hand_overs.png" and colours(last)[0] > 5
 
 
 def test_what_is_drawn_of_speculation():

@@ -16,6 +16,7 @@ from tests.unit.results.building import (
     random_request,
     random_runs,
     record,
+    split_run,
     toy_run,
 )
 
@@ -54,7 +55,8 @@ def check_format(document):
             named.add(event["pid"])
             continue
         assert event["pid"] in named, "a process must be named before it is used"
-        assert event["ts"] >= 0 and event["cat"] in ("step", "phase", "request", "link")
+        categories = ("step", "phase", "request", "decode", "transfer", "link")
+        assert event["ts"] >= 0 and event["cat"] in categories
         if kind == "C":
             assert all(isinstance(value, Decimal) and value >= 0 for value in event["args"].values())
             continue
@@ -105,6 +107,48 @@ def test_a_run_s_trace_is_well_formed_and_complete(tmp_path):
     busy = sum(one["dur"] for one in of(document, "step"))
     assert busy == sum(result.segments.totals.busy_ps)
     assert sum(one["args"]["tokens"] for one in of(document, "step")) == result.segments.totals.tokens
+
+
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_a_split_request_is_on_both_replicas_and_its_transfer_in_between(tmp_path, first_token):
+    result = split_run(200, first_token, timeline=True)
+    document = trace(result, tmp_path)
+    check_format(document)
+    names = {one["pid"]: one["args"]["name"] for one in document["traceEvents"] if one["name"] == "process_name"}
+    assert names[6] == "KV transfers"
+    moves = result.hand_overs.of(result.table.column("id"))
+    columns = ("source", "target", "queued_ps", "scheduled_ps", "start_ps", "end_ps", "reserved_ps")
+    rows = zip(*(moves[name].tolist() for name in columns), strict=True)
+    outcomes = result.requests()["outcome"]
+    whole = 0
+    for identity, (source, target, queued, scheduled, start, end, reserved) in enumerate(rows):
+        spans = {
+            (one["cat"], one["name"], one["ph"]): (one["ts"], names[one["pid"]])
+            for category in ("request", "decode", "transfer")
+            for one in of(document, category)
+            if one["id"] == identity
+        }
+        if source < 0:
+            assert not {key for key in spans if key[0] != "request"}
+            continue
+        if outcomes[identity] == "completed":
+            whole += 1
+            at = f"replica {source} (prefill)", f"replica {target} (decode)"
+            prefilled = int(result.table.column("prefill_done_ps")[identity])
+            assert spans["request", "request", "e"] == (prefilled, at[0])
+            assert spans["request", "prefill", "e"] == (prefilled, at[0])
+            assert spans["decode", "queue", "b"] == (queued, at[1])
+            assert spans["decode", "decode", "b"] == (scheduled, at[1])
+            assert spans["decode", "decode", "e"] == (int(result.table.column("last_token_ps")[identity]), at[1])
+            if start < reserved:
+                name = f"replica {source} → memory of replica {target}"
+                assert spans["transfer", f"memory → replica {target}", "b"][0] == reserved
+                assert spans["transfer", f"memory → replica {target}", "e"][0] == end
+            else:
+                name = f"replica {source} → replica {target}"
+                assert spans["transfer", name, "e"] == (end, "KV transfers")
+            assert spans["transfer", name, "b"] == (start, "KV transfers")
+    assert whole > 100
 
 
 def test_spans_of_a_request_are_its_stamps(tmp_path):

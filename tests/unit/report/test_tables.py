@@ -2,7 +2,7 @@ import io
 
 import pytest
 from rich.console import Console
-from tests.unit.results.building import drafting_run, finish, meta, toy_run
+from tests.unit.results.building import Moved, drafting_run, finish, meta, split_meta, split_run, toy_run
 from tests.unit.results.test_summary import ended
 
 from servetwin.report.tables import Bar, print_result
@@ -48,6 +48,45 @@ def test_what_became_of_drafts_is_said_where_there_were_any(overloaded):
     assert any("wasted\u00a0verification\u00a010.1%" in line for line in lines)
     for word in ("acceptance", "drafting", "verification"):
         assert word not in printed(overloaded)
+
+
+def test_what_became_of_hand_overs_is_said_where_there_were_any(overloaded):
+    result = split_run(300)
+    text, found = printed(result), result.summary()
+    lines = [line.strip() for line in text.splitlines()]
+    parts = {"queue": "queue", "prefill": "prefill", "decode queue": "decode_queue", "KV transfer": "transfer",
+             "decode admission": "decode_admission"}  # fmt: skip
+    for name, part in parts.items():
+        figures = [number(found[f"ttft_{part}_ms.{one}"]) for one in ("mean", "p50", "p90", "p99", "max")]
+        assert " ".join([name, *figures]) in (" ".join(line.split()) for line in lines), name
+    said = {line.split("  ")[0]: " ".join(line.split("  ", 1)[1].split()) for line in lines if "  " in line}
+    assert said["split requests"] == f"{found['split_requests']} of 300"
+    assert said["KV cache moved"].startswith(f"{number(found['transfer_bytes'] / 1e9)} GB")
+    hidden = found["transfer_hidden_s"] / (found["transfer_hidden_s"] + found["transfer_exposed_s"])
+    assert said["hidden transfer"] == f"{percent(hidden)} of its time, behind the prefill"
+    assert said["stranded KV cache"].startswith(percent(found["kv_stranded_prefill"]))
+    # Busy for 1, 2, 3 and 4 of 30 s.
+    assert said["prefill : decode"] == "2 : 2 busy 5.0% and 11.7%; roughly advised 1 : 3"
+    for word in ("split requests", "KV transfer", "hand-over gap", "decode queue", "hidden transfer"):
+        assert word not in printed(overloaded)
+
+
+def test_a_gap_is_no_part_of_ttft():
+    lines = [" ".join(line.split()) for line in printed(split_run(300, "prefill")).splitlines()]
+    words = ("TTFT", "output", "hand-over gap", "KV transfer", "TPOT")
+    found = [word for line in lines for word in words if line.startswith(word)]
+    assert found == ["TTFT", "output", "hand-over gap", "KV transfer", "TPOT", "output"]
+
+
+def test_hand_overs_in_vain_are_said():
+    recorder = Recorder(split_meta())
+    for identity in range(2):
+        request = ended(identity, 0, 10, 20)
+        request.outcome = "failed"
+        Moved(start=0, attempts=2, kept=0, freed=10).record(recorder, request)
+    text = printed(finish(recorder, PS_PER_S))
+    assert "of 2, 2 in vain" in text and "4 of 4 failed" in text
+    assert "prefill : decode" in text and "busy 0.0% and 0.0%" in text
 
 
 @pytest.mark.parametrize("width", [30, 44, 60, 80, 200])

@@ -14,8 +14,8 @@ import numpy as np
 
 from servetwin.physics.protocols import Phase
 from servetwin.records import LEDGER_BUCKETS, pack_segment
-from servetwin.request import COMPLETED, REJECTED, Request
-from servetwin.results import DraftUse, PoolMeta, Recorder, Result, RunMeta
+from servetwin.request import COMPLETED, REJECTED, UNFINISHED, Request
+from servetwin.results import DraftUse, HandOverMeta, PoolMeta, Recorder, Result, RunMeta
 from servetwin.results.exchanged import CollectiveUse
 from servetwin.results.links import LinkUse
 from servetwin.units import PS_PER_MS, PS_PER_S
@@ -47,6 +47,111 @@ def meta(replicas: int = 1, **changes) -> RunMeta:
         "config_hash": "abc", "pools": [pool], "model": "llama-3.1-8b",
     }  # fmt: skip
     return RunMeta(**(values | changes))
+
+
+def split_meta(prefill: int = 1, decode: int = 1, first_token: str = "decode", **changes) -> RunMeta:
+    """A run on replicas that prefill, which come first, and replicas that decode; their links carry 100 GB/s."""
+    pools = []
+    for role, replicas in (("prefill", prefill), ("decode", decode)):
+        (pool,) = meta(replicas).pools
+        pools.append(replace(pool, name=role, role=role, first_replica=sum(one.replicas for one in pools)))
+    return meta(pools=pools, hand_overs=HandOverMeta(first_token, lambda source, target: 1e11), **changes)
+
+
+@dataclass
+class Moved:
+    """A hand-over as it is recorded; times in ps."""
+
+    source: int = 0
+    target: int = 1
+    queued: int = -1
+    scheduled: int = -1
+    reserved: int = -1
+    start: int = -1
+    end: int = -1
+    kept: int = -1
+    freed: int = -1
+    moved_bytes: int = 0
+    attempts: int = 0
+    found: int = 0
+
+    def record(self, recorder: Recorder, request: Request) -> None:
+        """Write it, and its request."""
+        recorder.handed_over(
+            request.id, self.source, self.target, self.queued, self.scheduled, self.reserved, self.start, self.end,
+            self.kept, self.freed, self.moved_bytes, self.attempts, self.found,
+        )  # fmt: skip
+        recorder.finished(request)
+
+
+MODES = ("pull", "stream", "push")
+
+
+def random_hand_over(rng: random.Random, request: Request, prefills: int, replicas: int, by_prefill: bool) -> Moved:
+    """A plausible hand-over, whose request gets the stamps that go with it; a few stop half-way.
+
+    Args:
+        rng: where the numbers come from.
+        request: the request, with stamps up to the end of its prefill.
+        prefills: how many replicas prefill.
+        replicas: how many there are.
+        by_prefill: whether the prefilling replica yields the first token.
+    """
+
+    def later(time: int) -> int:
+        return time + rng.choice((0, rng.randrange(PS_PER_S)))
+
+    moved = Moved(rng.randrange(prefills), rng.randrange(prefills, replicas), attempts=1)
+    mode, done = rng.choice(MODES), request.prefill_done_ps
+    moved.moved_bytes, moved.found = rng.randrange(10**9), rng.randrange(request.prompt_tokens)
+    if mode == "stream":
+        moved.queued = moved.reserved = later(request.queued_ps)
+        moved.start = max(moved.reserved, request.scheduled_ps)
+        moved.end = later(max(done, moved.start))
+    else:
+        moved.queued = later(done)
+        moved.reserved = later(moved.queued)
+        moved.start = moved.reserved if mode == "pull" else rng.randrange(request.scheduled_ps, done + 1)
+        moved.end = later(moved.reserved)
+    moved.kept = done
+    moved.freed = moved.end if mode != "push" else rng.randrange(done, moved.queued + 1)
+    moved.scheduled = later(moved.end)
+    request.first_token_ps = later(done) if by_prefill else moved.scheduled + rng.randrange(1, PS_PER_S)
+    request.last_token_ps = later(max(moved.scheduled, request.first_token_ps))
+    request.replica, request.pool = moved.target, 1
+    if rng.random() < 0.15:
+        # It stops while something is still to come.
+        request.outcome, request.last_token_ps = UNFINISHED, -1
+        moved.scheduled = moved.end = -1
+        moved.freed = moved.freed if mode == "push" else -1
+        if not by_prefill:
+            request.first_token_ps = -1
+    return moved
+
+
+def split_run(
+    requests: int = 60, first_token: str = "decode", prefill: int = 2, decode: int = 2, timeline: bool = False,
+    seed: int = 0, network: dict | None = None, **changes,
+) -> Result:  # fmt: skip
+    """Requests of which nine in ten are prefilled by one replica and decoded by another; busy for a second each."""
+    rng = random.Random(seed)
+    recorder = Recorder(split_meta(prefill, decode, first_token, **changes), timeline=timeline)
+    replicas = prefill + decode
+    for identity in range(requests):
+        request = random_request(rng, identity, replicas)
+        request.output_tokens += 1
+        request.prefill_done_ps += 1
+        if rng.random() < 0.9:
+            random_hand_over(rng, request, prefill, replicas, first_token == "prefill").record(recorder, request)
+        else:
+            request.first_token_ps = max(request.first_token_ps, request.prefill_done_ps)
+            request.last_token_ps = max(request.last_token_ps, request.first_token_ps)
+            request.replica = rng.randrange(prefill, replicas)
+            recorder.finished(request)
+    for replica in range(replicas):
+        bound = {"compute": 600 * PS_PER_MS} if replica < prefill else {"memory": 900 * PS_PER_MS}
+        record(recorder, [Run(Step(replica, PS_PER_S, (1 + replica) * PS_PER_S, PS_PER_S, **bound))])
+    return finish(recorder, 30 * PS_PER_S, **(network or {}))
 
 
 @dataclass
@@ -82,6 +187,11 @@ class Run:
     count: int = 1
     growth: int = 0
     compute_growth: int = 0
+    waiting_growth: int = 0
+
+    @property
+    def memory_growth(self) -> int:
+        return self.growth - self.compute_growth - self.waiting_growth
 
     def steps(self) -> list[Step]:
         """The steps one by one."""
@@ -99,7 +209,7 @@ class Run:
                     attended=self.step.attended + grown,
                     held=self.step.held + grown,
                     compute=self.step.compute + j * self.compute_growth,
-                    memory=self.step.memory + j * (self.growth - self.compute_growth),
+                    memory=self.step.memory + j * self.memory_growth,
                 )
             )
             start += duration
@@ -107,7 +217,7 @@ class Run:
 
     def singles(self) -> list[Run]:
         """The same as segments of one step, each knowing how it would have gone on."""
-        return [Run(step, 1, self.growth, self.compute_growth) for step in self.steps()]
+        return [Run(step, 1, self.growth, self.compute_growth, self.waiting_growth) for step in self.steps()]
 
 
 def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> None:
@@ -117,7 +227,7 @@ def record(recorder: Recorder, runs: Sequence[Run], flush_every: int = 0) -> Non
         recorder.segments += pack_segment(
             step.replica, step.start, run.count, step.duration, run.growth, step.gap, step.weight, step.tokens,
             step.prefill, step.emitted, step.decodes, step.context, step.attended, step.held, step.compute,
-            step.memory, step.communication, step.recomputed, run.compute_growth,
+            step.memory, step.communication, step.recomputed, run.compute_growth, run.memory_growth,
             step.draft, step.drafted, step.accepted,
         )  # fmt: skip
         if len(recorder.segments) > recorder.segment_limit or (flush_every and number % flush_every == 0):

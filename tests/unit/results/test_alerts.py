@@ -11,6 +11,10 @@ def warnings_of(result):
     return " / ".join(result.warnings)
 
 
+def growth_of(result):
+    return queue_growth(result.table, result.hand_overs, result.end_ps)
+
+
 def test_a_healthy_run_has_nothing_to_say():
     assert toy_run(1200, rate_per_s=6).warnings == []
 
@@ -31,7 +35,7 @@ def test_a_queue_that_fills_and_empties_again_is_no_overload():
     recorder = Recorder(meta())
     for request in requests:
         recorder.finished(request)
-    assert queue_growth(finish(recorder, 100 * PS_PER_S).table, 100 * PS_PER_S) is None
+    assert growth_of(finish(recorder, 100 * PS_PER_S)) is None
 
 
 def test_requests_that_never_start_count_as_waiting_to_the_end():
@@ -41,7 +45,7 @@ def test_requests_that_never_start_count_as_waiting_to_the_end():
         request.scheduled_ps = request.first_token_ps = request.last_token_ps = -1
         request.outcome = "unfinished"
         recorder.finished(request)
-    growth = queue_growth(finish(recorder, 20 * PS_PER_S).table, 20 * PS_PER_S)
+    growth = growth_of(finish(recorder, 20 * PS_PER_S))
     assert growth == pytest.approx(93.8, abs=1.0)
 
 
@@ -49,7 +53,7 @@ def test_requests_that_all_arrive_at_once_have_no_trend():
     recorder = Recorder(meta())
     for place in range(100):
         recorder.finished(ended(place, 0, 1000 * place, 1000 * place, scheduled_ps=1000 * place * PS_PER_MS))
-    assert queue_growth(finish(recorder, 200 * PS_PER_S).table, 200 * PS_PER_S) is None
+    assert growth_of(finish(recorder, 200 * PS_PER_S)) is None
 
 
 def test_a_run_that_never_became_steady_is_told():

@@ -16,11 +16,11 @@ from servetwin.results.summary import HOST_KEYS
 from servetwin.units import PS_PER_MS, PS_PER_S
 
 COLUMNS = """
-    request_id session_id class pool replica arrival_s routed_s queued_s scheduled_s prefill_done_s
-    transfer_start_s transfer_end_s first_token_s last_token_s prompt_tokens output_tokens
-    hit_tokens_hbm hit_tokens_cpu hit_tokens_ssd hit_tokens_remote predicted_hit_tokens
-    recomputed_tokens preemptions transfer_bytes drafted_tokens accepted_tokens ttft_ms tpot_ms
-    e2e_ms outcome
+    request_id session_id class pool replica prefill_replica arrival_s routed_s queued_s scheduled_s
+    prefill_done_s prefill_freed_s decode_queued_s decode_reserved_s transfer_start_s transfer_end_s
+    decode_scheduled_s first_token_s last_token_s prompt_tokens output_tokens hit_tokens_hbm hit_tokens_cpu
+    hit_tokens_ssd hit_tokens_remote predicted_hit_tokens recomputed_tokens preemptions transfer_bytes
+    drafted_tokens accepted_tokens ttft_ms tpot_ms e2e_ms outcome
 """.split()  # noqa: SIM905
 
 

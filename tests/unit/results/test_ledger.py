@@ -27,7 +27,8 @@ def test_pools_and_total_add_up_to_every_gpu_second():
     run = two_pools()
     end = 10 * PS_PER_S
     replicas = [ledger(2, end, 4 * PS_PER_S), ledger(2, end), *(ledger(4, end, PS_PER_S) for _ in range(3))]
-    found = Ledger(run, replicas, end).document(finish(Recorder(meta()), end).table, ALONE)
+    nothing = finish(Recorder(meta()), end)
+    found = Ledger(run, replicas, end).document(nothing.table, ALONE, nothing.hand_overs)
     assert found["gpus"] == 16 and found["gpu_seconds"] == 160.0
     assert set(found["pools"]) == {"engines", "decode"}
     assert sum(found["total"]["seconds"].values()) == pytest.approx(160.0)
@@ -43,7 +44,8 @@ def test_hand_off_costs_are_those_of_the_buckets():
     spent["idle"] -= 3 * 10**11
     spent["recompute"] += 10**11
     spent["transfer_wait"] += 2 * 10**11
-    found = Ledger(meta(), [spent], PS_PER_S).document(finish(Recorder(meta()), PS_PER_S).table, ALONE)
+    nothing = finish(Recorder(meta()), PS_PER_S)
+    found = Ledger(meta(), [spent], PS_PER_S).document(nothing.table, ALONE, nothing.hand_overs)
     assert found["handoff_costs"]["recompute"] == 0.1 and found["handoff_costs"]["transfer_wait"] == 0.2
     assert found["handoff_costs"]["draft"] == 0.0
 

@@ -83,7 +83,7 @@ def test_what_is_kept_per_request_is_small():
             0, now, count, duration, 49_000 * decodes, duration + rng.randrange(10**6), decodes,
             decodes + 500 * (number % 3 == 0), 500 * (number % 3 == 0), decodes, decodes, context, context * 3,
             context, duration // 9, duration // 2, 0, 0, rng.randrange(1000),
-            0, 0, 0,
+            49_000 * decodes, 0, 0, 0,
         )  # fmt: skip
         if len(recorder.segments) > recorder.segment_limit:
             recorder.flush_segments()

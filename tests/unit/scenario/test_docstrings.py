@@ -28,6 +28,6 @@ def test_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in _modules() if n.startswith("servetwin.policies.") and n.count(".") == 3])
 def test_every_policy_has_a_runnable_example(name: str) -> None:
-    if name.split(".")[2] in ("scheduling", "routing", "admission", "speculation"):
+    if name.split(".")[2] in ("scheduling", "routing", "admission", "speculation", "disaggregation"):
         tests = doctest.DocTestFinder().find(importlib.import_module(name))
         assert sum(len(test.examples) for test in tests) > 1

@@ -26,6 +26,12 @@ def test_budget_and_seats_by_gpu(gpu: str, memory: int, tokens: int, seqs: int) 
     assert (defaults.max_num_batched_tokens, defaults.max_num_seqs) == (tokens, seqs)
 
 
+@pytest.mark.parametrize(("version", "tokens"), [("0.8", 2048), ("0.8.5", 8192), ("0.9", 2048)])
+def test_an_a100_was_a_large_gpu_for_some_weeks(version: str, tokens: int) -> None:
+    assert vllm_defaults(version, "a100-sxm-80gb", 80 * GIB).max_num_batched_tokens == tokens
+    assert vllm_defaults(version, "a100-sxm-40gb", 40 * GIB).max_num_batched_tokens == 2048
+
+
 @pytest.mark.parametrize(
     ("version", "ahead", "utilization"),
     [

@@ -30,6 +30,7 @@ PURE_STATES = {
     "conv_kernel": 4, "expand": 2, "time_step_rank": 16, "intermediate_size": 512, "max_position_embeddings": 2_048,
 }  # fmt: skip
 
+SPLIT = {"pools": [{"name": "p", "role": "prefill"}, {"name": "d", "role": "decode"}]}
 DRAFTS = {"method": "eagle", "acceptance": 0.8}
 
 #: Remarks that cannot come alone.
@@ -89,6 +90,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"speculation": {**DRAFTS, "k": 1, "controller": "ema-tiers"}}},
         "cluster.pools.0.speculation.controller ema-tiers has no effect: it always drafts k = 1 tokens (check",
     ),
+    "decider-never-reached": (
+        {"cluster": SPLIT, "disaggregation": {"policy": "uncached-length", "tokens": 200_000}},
+        "uncached-length splits nothing: no prompt has 200,000 tokens",
+    ),
     "parallel-gains": (
         {"cluster": {"parallel": {"context": 2}}},
         "cluster.pools.0.parallel.context 2 shares out prompts only",
@@ -96,6 +101,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 QUIET: dict[str, dict[str, Any]] = {
+    "decider-never-reached": {"cluster": SPLIT, "disaggregation": {"policy": "uncached-length", "tokens": 50}},
     "drafter-assumed": {"cluster": {"speculation": {"method": "eagle", "k": 1, "acceptance": 0.8}}},
     "family-by-vllm-rules": {"engine": {"name": "vllm"}},
     "unknown-version": {"engine": {"version": "0.24.3"}},

@@ -16,11 +16,9 @@ from servetwin.scenario.store import to_yaml
     ("path", "part"),
     [
         ("control", {"control": {"autoscaler": {}}}),
-        ("cluster.transfer", {"cluster": {"transfer": {"mode": "pull"}}}),
         ("cluster.kv_tiers", {"cluster": {"kv_tiers": [{"kind": "cpu"}]}}),
         ("cluster.parallel.data", {"cluster": {"parallel": {"data": 8}}}),
         ("cluster.pools.0.parallel.expert", {"cluster": {"pools": [{"name": "a", "parallel": {"expert": 8}}]}}),
-        ("cluster.pools.0.role", {"cluster": {"pools": [{"name": "a", "role": "decode"}]}}),
     ],
 )  # fmt: skip
 def test_it_is_refused_with_its_place(

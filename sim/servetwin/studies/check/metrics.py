@@ -23,7 +23,8 @@ Metrics = dict[str, float | None]
 
 _LOWER = (
     "*_ms.*", "cost_*", "energy_*", "*gpu_seconds", "simulated_s", "duration_s", "preemptions", "preempted_requests",
-    "recomputed_tokens", "rejected", "failed", "cancelled", "unfinished",
+    "recomputed_tokens", "rejected", "failed", "cancelled", "unfinished", "failed_transfers", "lost_hand_overs",
+    "transfer_exposed_s", "kv_stranded*",
 )  # fmt: skip
 _HIGHER = (
     "*throughput*", "*_per_s_per_gpu", "*_per_s_per_user", "goodput_per_s", "slo_attainment", "completed",

@@ -41,7 +41,7 @@ class Constant:
 CONSTANTS = (
     Constant("step.host", "step_s", "us", 1e-6, 50e-3, 500e-6),
     Constant("step.per_request", "request_step_s", "us", 1e-6, 200e-6, 10e-6),
-    Constant("step.eager", "eager_s", "us", 1e-6, 5e-3, 500e-6),
+    Constant("step.experts_eager", "experts_eager_s", "us", 1e-6, 5e-3, 500e-6),
     Constant("step.launch", "launch", "", 1.0, 1.0, 0.3),
     Constant("step.experts_launch", "experts_launch", "", 1.0, 1.0, 0.3),
     Constant("step.router", "router_s", "ns", 1e-9, 1e-6, 200e-9),

@@ -14,6 +14,7 @@ from servetwin.results.result import Result
 from servetwin.scenario.pools import PoolParts
 from servetwin.scenario.prices import price_steps
 from servetwin.scenario.schema import Scenario
+from servetwin.specs import MoeMlp
 from servetwin.studies.overheads.constants import CONSTANTS
 from servetwin.units import PS_PER_S
 
@@ -139,8 +140,9 @@ class _Steps:
         mixed = prefill > 0
         host = calibration.step_s + calibration.mixed_step_s * mixed + calibration.request_step_s * requests
         launching = first / PS_PER_S - compute - memory - waits > host + _LAUNCHING_S
+        mixtures = sum(layer.count for layer in parts.model.layers if isinstance(layer.mlp, MoeMlp))
         adds = (
-            count, count * requests, count * launching * parts.model.num_layers,
+            count, count * requests, count * launching * mixtures,
             *(count * seconds for seconds in always), count * waits / (calibration.all_reduce or 1.0),
         )  # fmt: skip
         self._sums = []

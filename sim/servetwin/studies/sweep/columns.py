@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from servetwin.results.hand_over_summary import GAP_KEYS, TRANSFER_KEY, TTFT_KEYS
 from servetwin.results.percentiles import STATISTICS
 from servetwin.results.summary import HOST_KEYS
 
@@ -46,10 +47,18 @@ _GROUPS: tuple[tuple[Kind, list[str]], ...] = (
     ("number", ["mean_acceptance_length", "draft_acceptance_rate"]),
     ("json", ["acceptance_rate_per_position"]),
     ("number", ["draft_gpu_seconds", "wasted_verify_gpu_seconds"]),
+    ("whole", ["split_requests"]),
+    ("number", [f"{metric}.{statistic}" for metric in (*TTFT_KEYS, *GAP_KEYS, TRANSFER_KEY)
+                for statistic in STATISTICS]),
+    ("whole", ["transfers", "failed_transfers", "lost_hand_overs", "transfer_bytes"]),
+    ("number", ["transfer_exposed_s", "transfer_hidden_s", "transfer_bytes_per_s", "transfer_alone_bytes_per_s"]),
     ("number", ["kv_use_mean", "kv_use_max", "utilisation", "compute_bound_share", "memory_bound_share", "gpu_seconds",
                 "cost_usd", "cost_per_million_output_tokens", "energy_j", "energy_per_output_token_j"]),
     ("text", ["energy_method"]),
-    ("json", ["links", "slo", "classes", "warnings"]),
+    ("number", ["kv_stranded_prefill", "kv_stranded_decode", "kv_stranded_prefill_token_s",
+                "kv_stranded_decode_token_s", "advised_pd_ratio"]),
+    ("whole", ["advised_prefill_replicas", "advised_decode_replicas"]),
+    ("json", ["pools", "links", "slo", "classes", "warnings"]),
     ("number", ["wall_s", "cpu_s"]),
     ("text", ["started_at", "out"]),
 )  # fmt: skip

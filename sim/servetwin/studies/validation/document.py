@@ -7,6 +7,7 @@ from typing import Any
 
 from servetwin import __version__
 from servetwin.studies.validation.cases import KINDS
+from servetwin.studies.validation.orders import orders
 from servetwin.studies.validation.peers import peers
 from servetwin.studies.validation.plan import Plan
 from servetwin.studies.validation.running import Finished
@@ -64,6 +65,7 @@ def build_document(
         **{plural: _by_trait(trait, traits, errors) for plural, trait in _GROUPINGS.items()},
         "scores": _scores(todo, errors),
         "speedups": speedup_scores(todo, entries, finished.outcomes),
+        "orders": orders(todo, entries),
         "cases": [_row(todo, entry, acceptance) for entry in entries if entry.predicted is not None],
         "not_yet": [_left_out(todo, case_index, reason) for case_index, reason in sorted(not_yet.items())],
         "excluded": [_left_out(todo, case_index, _why(todo, case_index)) for case_index in todo.excluded],

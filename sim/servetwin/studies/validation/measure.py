@@ -58,6 +58,9 @@ def predicted(requests: pd.DataFrame, point: Point, result: Result) -> dict[str,
         if metric == "output_throughput":
             span_s = float(requests["last_token_s"].max() - requests["arrival_s"].min())
             value = float(requests["output_tokens"].sum()) / span_s / point.gpus if span_s > 0 else None
+        elif metric == "input_throughput":
+            span_s = float(requests["last_token_s"].max() - requests["arrival_s"].min())
+            value = float(requests["prompt_tokens"].sum()) / span_s / point.gpus if span_s > 0 else None
         elif name == "itl_ms":
             value = result.summary().get(metric) if point.first == 0 and point.last is None else None
         elif point.whole_batch and name != "tpot_ms":
@@ -72,12 +75,13 @@ def predicted(requests: pd.DataFrame, point: Point, result: Result) -> dict[str,
 
 
 def _times(requests: pd.DataFrame, since: str) -> dict[str, pd.Series[float]]:
-    """TTFT, TPOT and E2E of each request [ms]."""
+    """TTFT, TPOT, E2E and the transfer of its KV cache of each request [ms]."""
     ttft, e2e = requests["ttft_ms"], requests["e2e_ms"]
     if since == "engine":
         before = (requests["queued_s"] - requests["arrival_s"]) * 1000.0
         ttft, e2e = ttft - before, e2e - before
-    return {"ttft_ms": ttft, "tpot_ms": requests["tpot_ms"], "e2e_ms": e2e}
+    transfer = (requests["transfer_end_s"] - requests["transfer_start_s"]) * 1000.0
+    return {"ttft_ms": ttft, "tpot_ms": requests["tpot_ms"], "e2e_ms": e2e, "transfer_ms": transfer}
 
 
 def _per_request(outcome: Outcome, requests: pd.DataFrame, measured: tuple[float, ...], since: str) -> None:

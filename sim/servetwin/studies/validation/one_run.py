@@ -7,8 +7,10 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from servetwin.catalog.find import Catalog
@@ -31,11 +33,29 @@ _LARGEST_GRAPH = 8192
 
 
 def run_trial(trial: Trial, options: RunOptions, catalog: Catalog) -> Outcome:
-    """Run one trial; what keeps it from running is its answer.
+    """Run one trial as often as it asks for; what keeps it from running is its answer.
 
     Raises:
         Interrupted: a signal.
     """
+    first = options.seed or 0
+    seeds = range(first + 1, first + trial.draws)
+    outcomes = [_run_once(trial, options, catalog)]
+    outcomes += [_run_once(trial, replace(options, seed=seed), catalog) for seed in seeds if not outcomes[0].missing]
+    return _mean(outcomes)
+
+
+def _mean(outcomes: list[Outcome]) -> Outcome:
+    """The first outcome, with the mean of what those of them predict that do."""
+    first = outcomes[0]
+    for stage, predicted in first.predicted.items():
+        for metric in predicted:
+            values = [other.predicted.get(stage, {}).get(metric) for other in outcomes]
+            predicted[metric] = fmean([value for value in values if value is not None])
+    return first
+
+
+def _run_once(trial: Trial, options: RunOptions, catalog: Catalog) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="servetwin-validate-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -17,8 +17,11 @@ from servetwin.studies.validation.trial import NotYet
 _OLDEST, _UNDATED, _NIGHTLY = "0.8", "0.9", "0.19"
 """vLLM versions that stand for engines before V1, for undated runs of 2025, and for builds of early 2026."""
 
-_FIRST_ERA = "vllm-2023"
-"""The calibration of engines before captured graphs."""
+_FIRST_ERA, _DISTSERVE = "vllm-2023", "distserve"
+"""The calibrations of engines before captured graphs."""
+
+_LLM_D, _MAY_2025 = "llm-d-dev:vllm-nixl-0.0.6", "0.8.5"
+"""An image of May 2025, and the version of vLLM that was current then."""
 
 _HARDWARE_NOISE = (
     re.compile(r"\(.*?\)"),
@@ -49,7 +52,7 @@ class Parts:
         precision: number formats that differ from the model's own.
         options: the engine's settings.
         replicas: independent copies.
-        first_era: whether it is an engine of 2023: no captured graphs, and overheads of its own.
+        calibration: overheads of an engine of 2023 or early 2024, which has no captured graphs; empty for all others.
         flags: what was assumed.
     """
 
@@ -60,7 +63,7 @@ class Parts:
     precision: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     replicas: int = 1
-    first_era: bool = False
+    calibration: str = ""
     flags: list[str] = field(default_factory=list)
 
     @property
@@ -76,13 +79,13 @@ class Parts:
             "hardware": self.hardware,
             "parallel": dict(self.parallel),
         }
-        options = {**self.options, "enforce_eager": True} if self.first_era else dict(self.options)
+        options = {**self.options, "enforce_eager": True} if self.calibration else dict(self.options)
         if options:
             cluster["engine"] = options
         if self.precision:
             cluster["precision"] = dict(self.precision)
         run = {"requests": requests} if requests is not None else {}
-        physics = {"physics": {"calibration": _FIRST_ERA}} if self.first_era else {}
+        physics = {"physics": {"calibration": self.calibration}} if self.calibration else {}
         return {
             "name": scenario_name(name),
             "model": self.model,
@@ -124,7 +127,7 @@ def parts_of(case: Case, catalog: Catalog, *, parallel: Mapping[str, int]) -> Pa
         engine=engine,
         hardware=_hardware(str(case.need("hardware")), catalog),
         parallel={name: degree for name, degree in parallel.items() if degree != 1},
-        first_era=_is_first_era(written),
+        calibration=_old_calibration(written),
         flags=flags,
     )
     if weights:
@@ -202,18 +205,24 @@ def _engine(text: str, flags: list[str]) -> dict[str, str]:
     if family != "vllm":
         flags.append(f"{family} runs by the rules of vLLM {OVERLAPPED}, with overheads of its own")
         return {"name": family, **({"version": version} if version else {})}
-    if version is None:
+    if _LLM_D in text:
+        version = _MAY_2025
+        flags.append(f"an image of vLLM of May 2025: {version} stands for it")
+    elif version is None:
         old = re.search(r"20(1\d|2[0-4])", text)
         version = _OLDEST if old or "distserve" in lowered else _NIGHTLY if "nightly" in lowered else _UNDATED
         flags.append(f"engine version not recorded: {version} stands for it")
     elif tuple(int(part) for part in version.split(".")) < (0, 8):
         flags.append(f"vLLM {version} is older than the engine modelled: {_OLDEST} stands for it")
         version = _OLDEST
-    if _is_first_era(text):
-        flags.append(f"an engine before vLLM V1: the overheads of {_FIRST_ERA}, but the loop of V1")
+    calibration = _old_calibration(text)
+    if calibration == _FIRST_ERA:
+        flags.append(f"an engine before vLLM V1: the overheads of {calibration}, but the loop of V1")
     return {"name": "vllm", "version": version}
 
 
-def _is_first_era(text: str) -> bool:
-    """Whether an engine is one of 2023 and early 2024."""
-    return "distserve" in text.lower() or re.search(r"20(1\d|2[0-4])", text) is not None
+def _old_calibration(text: str) -> str:
+    """The calibration of an engine of 2023 or early 2024; empty for all others."""
+    if text.lower().startswith("distserve"):
+        return _DISTSERVE
+    return _FIRST_ERA if "distserve" in text.lower() or re.search(r"20(1\d|2[0-4])", text) else ""

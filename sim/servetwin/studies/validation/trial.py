@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "transfer_ms")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -51,10 +51,11 @@ class Point:
         measured: by metric, such as ``ttft_ms.mean``; in the unit of the metric.
         first: the first of its requests, in order of arrival.
         last: the one behind its last; None = to the end.
-        gpus: what output tokens per second are divided by.
+        gpus: what tokens per second are divided by.
         since: where a request's time starts: at the router, or when the engine has it queued.
         whole_batch: whether TTFT and E2E are those of the last request of the batch, not of each.
         scored: whether it counts: not where a figure of it went into the prediction.
+        deployment: what serves, in a case that compares deployments under the same load; empty in all others.
     """
 
     stage: str
@@ -65,11 +66,12 @@ class Point:
     since: Literal["arrival", "engine"] = "arrival"
     whole_batch: bool = False
     scored: bool = True
+    deployment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of the simulator.
+    """One run of the simulator, or several that differ in their random numbers.
 
     Attributes:
         scenario: as a file would hold it.
@@ -80,6 +82,8 @@ class Trial:
         full_length_seats: seats are as many requests of this prompt and output [tokens] as the KV cache holds; None =
             the scenario says how many.
         acceptance: whether the acceptance of drafts was ``measured`` or is ``inferred``; empty = nobody drafts.
+        draws: runs over which predictions are averaged, each with the seed after the last: where few requests are drawn
+            at random, one run of them says little of the next.
     """
 
     scenario: Mapping[str, Any]
@@ -89,6 +93,7 @@ class Trial:
     flags: tuple[str, ...] = ()
     full_length_seats: int | None = None
     acceptance: str = ""
+    draws: int = 1
 
 
 @dataclass(slots=True)
@@ -115,8 +120,9 @@ class Outcome:
 def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
     """The figures of a stage under the names that are scored.
 
-    ``mean_or_median`` counts as the mean, output tokens per second and per GPU as ``output_throughput``. What has no
-    such name (counts, rates of arrival, figures of other definitions) is left out.
+    ``mean_or_median`` and a time of transfers that is a plain number count as the mean, output tokens per second and
+    per GPU as ``output_throughput``. What has no such name (counts, rates of arrival, figures of other definitions) is
+    left out.
 
     >>> metrics_of({"tpot_ms": {"mean_or_median": 7.0}, "output_tok_s_per_gpu": 90, "n_runs": 1})
     {'tpot_ms.mean': 7.0, 'output_throughput': 90.0}
@@ -124,6 +130,8 @@ def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in LATENCIES:
         values = measured.get(name)
+        if name == "transfer_ms" and _positive(values):
+            values = {"mean": values}
         if not isinstance(values, Mapping):
             continue
         for key, value in values.items():

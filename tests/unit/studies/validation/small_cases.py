@@ -82,8 +82,9 @@ def everything() -> list[dict[str, Any]]:
         ),
         case("separate", "pd", measured={"run_1": LATENCIES}, aggregated_replicas=None),
         case(
-            "separate-sweep", "pd_sweep", parallel={"prefill_tp_size": 1, "decode_tp_size": 1},
-            measured={"conc_1": {"tpot_ms": {"mean_or_median": 6.0}}},
+            "separate-sweep", "pd_sweep", workload={"isl": 64, "osl": 16},
+            parallel={"prefill_num_workers": 1, "prefill_tp_size": 1, "decode_num_workers": 2, "decode_tp_size": 1},
+            measured={"conc_2": {"ttft_ms": {"mean_or_median": 15.0}, "tpot_ms": {"mean_or_median": 6.0}}},
         ),
         case("tiers", "kv_cache", engine="vLLM + LMCache", measured={"cold": {"ttft_ms": {"mean": 5.0}}}),
         drafts(),

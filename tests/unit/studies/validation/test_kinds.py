@@ -25,6 +25,7 @@ def trials(folder: Path, fields: dict[str, Any]) -> list[Trial]:
 
 
 def test_metrics_have_the_names_that_are_scored() -> None:
+    assert metrics_of({"transfer_ms": 0.5}) == metrics_of({"transfer_ms": {"mean": 0.5}}) == {"transfer_ms.mean": 0.5}
     assert metrics_of({
         "ttft_ms": {"mean": 1, "p99": 2.5, "stdev": 9}, "tpot_ms": {"mean_or_median": 3}, "e2e_ms": 7,
         "output_throughput_tok_s": 8, "n_requests": 5, "tpot_published_retokenised_mean_ms": 4, "itl_ms": {"p50": 0},
@@ -295,26 +296,11 @@ def test_an_iteration_profile_is_one_batch(tmp_path: Path) -> None:
     assert dict(trial.points[0].measured) == {"ttft_ms.mean": 900.0, "tpot_ms.mean": 40.0, "e2e_ms.mean": 6000.0}
 
 
-def test_aggregated_replicas_of_a_comparison_run(tmp_path: Path) -> None:
-    work = {
-        "arrival": "gamma, rate 1.8 rps, burstiness 25.0", "stages": [{"rate_rps": 1.8, "n_requests": 200}],
-        "prompt_tokens": 8000, "output_tokens": 200,
-    }  # fmt: skip
-    point = {"ttft_ms": {"mean": 250.0}, "itl_ms": {"p99": 100.0}}
-    (trial,) = trials(
-        tmp_path,
-        case("a", "pd", aggregated_replicas=2, workload=work, measured={"run_1": point, "run_2": point}),
-    )
-    assert trial.scenario["workload"]["arrivals"] == {"process": "gamma", "rate_per_s": 1.8, "cv": 0.2}
-    assert trial.scenario["router"] == {"policy": "random"}
-    assert [p.stage for p in trial.points] == ["run_1", "run_2"]
-
-
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        (case("a", "pd", aggregated_replicas=None, measured={"r": {}}), "prefill and decode pools"),
-        (case("a", "pd_sweep", parallel={"prefill_tp_size": 1, "decode_tp_size": 8}), "prefill and decode pools"),
+        (case("a", "pd", aggregated_replicas=None, measured={"r": {}}), "not described in a way that is known"),
+        (case("a", "pd_sweep", parallel={"prefill_tp_size": 1, "decode_tp_size": 8}), "how many workers"),
         (case("a", "kv_cache", engine="vLLM + LMCache"), "outside the GPU"),
         (case("a", "kv_cache", engine="vLLM + llm-d P2P (NIXL)"), "from another replica"),
         (

@@ -22,6 +22,9 @@ class MadeUp:
             {
                 "arrival_s": [2.0, 0.0, 1.0],
                 "queued_s": [2.01, 0.01, 1.01],
+                "transfer_start_s": [2.05, float("nan"), 1.0],
+                "transfer_end_s": [2.0504, float("nan"), 1.5],
+                "prompt_tokens": [30, 60, 500],
                 "last_token_s": [3.0, 1.5, 2.0],
                 "output_tokens": [11, 1, 21],
                 "ttft_ms": [100.0, 50.0, 60.0],
@@ -77,6 +80,16 @@ def test_a_batch_ends_with_its_last_request() -> None:
 def test_gaps_are_pooled_over_the_whole_run() -> None:
     found = outcome(Point("all", {"itl_ms.p99": 1.0}), Point("part", {"itl_ms.p99": 1.0}, 0, 1))
     assert found.predicted == {"all": {"itl_ms.p99": 12.5}, "part": {}}
+
+
+def test_what_was_not_transferred_does_not_count() -> None:
+    assert outcome(Point("all", {"transfer_ms.mean": 1.0})).predicted["all"] == {"transfer_ms.mean": pytest.approx(0.4)}
+    assert outcome(Point("first", {"transfer_ms.mean": 1.0}, 0, 1)).predicted == {"first": {}}
+
+
+def test_prompt_tokens_per_second() -> None:
+    found = outcome(Point("all", {"input_throughput": 1.0}, gpus=2))
+    assert found.predicted["all"]["input_throughput"] == pytest.approx(90 / 3.0 / 2)
 
 
 def test_errors_of_single_requests() -> None:

@@ -71,9 +71,11 @@ def test_hardware(tmp_path: Path, hardware: str, found: str) -> None:
         ("vLLM nightly Feb 2026", "0.19", "not recorded"),
         ("vLLM 2 replicas", "0.9", "not recorded"),
         ("vLLM 0.6.3", "0.8", "older"),
-        ("vLLM V1 (llm-d-dev:vllm-nixl-0.0.6)", "0.9", "not recorded"),
+        ("vLLM V1 (llm-d-dev:vllm-nixl-0.0.6)", "0.8.5", "May 2025"),
         ("llm-d 0.0.4, LMCache off", "0.9", "not recorded"),
         ("vLLM (2023)", "0.8", "before vLLM V1"),
+        ("vLLM baseline (distserve fork)", "0.8", "before vLLM V1"),
+        ("DistServe PD: context TP2xPP1", "0.8", "not recorded"),
         ("vLLM 0.11.2.dev358 MooncakeConnector", "0.11.2", ""),
     ],
 )
@@ -103,6 +105,12 @@ def test_engines_of_2023_have_constants_of_their_own_and_no_graphs(tmp_path: Pat
     assert old["physics"] == {"calibration": "vllm-2023"}
     assert old["cluster"]["engine"]["enforce_eager"] is True
     assert "physics" not in new and "engine" not in new["cluster"]
+
+
+def test_distserve_has_constants_of_its_own(tmp_path: Path) -> None:
+    old = parts(tmp_path, engine="DistServe default placement").scenario("x", {})
+    assert old["physics"] == {"calibration": "distserve"}
+    assert old["cluster"]["engine"]["enforce_eager"] is True
 
 
 def test_degrees_of_one_are_left_out(tmp_path: Path) -> None:

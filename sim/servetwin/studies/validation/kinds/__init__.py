@@ -5,7 +5,8 @@ from __future__ import annotations
 from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import KINDS, Case
 from servetwin.studies.validation.kinds.base import Kind
-from servetwin.studies.validation.kinds.disaggregated import Disaggregated, DisaggregatedSweep
+from servetwin.studies.validation.kinds.disaggregated import Disaggregated
+from servetwin.studies.validation.kinds.disaggregated_sweep import DisaggregatedSweep
 from servetwin.studies.validation.kinds.kv_cache import KvCache
 from servetwin.studies.validation.kinds.profile import IterationProfile
 from servetwin.studies.validation.kinds.serving import Serving

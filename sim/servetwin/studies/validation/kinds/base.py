@@ -9,6 +9,10 @@ from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.trial import Trial
 
+DRAWS = 12
+"""Runs over which a case of a few hundred requests at random replicas is averaged: between two of them mean TPOT of
+three replicas differs by a fifth."""
+
 
 class Kind(ABC):
     """A kind of case.

@@ -10,7 +10,7 @@ from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
 from servetwin.studies.validation.launch import cache_of, set_weights
-from servetwin.studies.validation.serving import parts_of
+from servetwin.studies.validation.serving import Parts, parts_of
 from servetwin.studies.validation.trial import NotYet, Point, Trial, metrics_of
 
 SHORTEST = 0.8
@@ -37,15 +37,10 @@ class ConcurrencySweep(Kind):
 
     def trials(self, case: Case, catalog: Catalog) -> list[Trial]:
         """A run for each point."""
-        parts = parts_of(case, catalog, parallel=_sweep_degrees(case))
-        set_weights(case, parts, catalog)
-        cache = cache_of(case, parts, catalog)
-        if cache:
-            parts.precision["kv_cache"] = cache
-            parts.flags.append(f"KV cache of {cache}: as the launch commands of InferenceMAX have it")
+        parts = prepared(case, catalog, _sweep_degrees(case))
         trials = []
         for stage, measured in case.measured.items():
-            clients, prompt, output = _point(case, stage)
+            clients, prompt, output = point_of(case, stage)
             parts.options = {
                 "max_num_batched_tokens": BUDGET,
                 "max_num_seqs": max(clients, 1),
@@ -54,12 +49,29 @@ class ConcurrencySweep(Kind):
             }
             count = measured.get("n_requests") if isinstance(measured, Mapping) else None
             requests = int(count) if count else REQUESTS_PER_CLIENT * clients
-            scenario = parts.scenario(f"{case.id}-{stage}", _closed_loop(clients, prompt, output), requests)
+            scenario = parts.scenario(f"{case.id}-{stage}", closed_loop(clients, prompt, output), requests)
             trials.append(Trial(scenario, (Point(stage, metrics_of(measured)),), flags=tuple(parts.flags)))
         return trials
 
 
-def _closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
+def prepared(case: Case, catalog: Catalog, parallel: Mapping[str, int]) -> Parts:
+    """What serves a sweep, with the number formats of its launch command.
+
+    Args:
+        case: the case.
+        catalog: where models and GPUs are found.
+        parallel: degrees of one replica.
+    """
+    parts = parts_of(case, catalog, parallel=parallel)
+    set_weights(case, parts, catalog)
+    cache = cache_of(case, parts, catalog)
+    if cache:
+        parts.precision["kv_cache"] = cache
+        parts.flags.append(f"KV cache of {cache}: as the launch commands of InferenceMAX have it")
+    return parts
+
+
+def closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
     """The workload of a sweep's point."""
     return {
         "arrivals": {"process": "closed-loop", "concurrency": clients},
@@ -73,7 +85,7 @@ def _lengths(nominal: int) -> dict[str, Any]:
     return {"distribution": "uniform", "min": max(1, round(SHORTEST * nominal)), "max": nominal}
 
 
-def _point(case: Case, stage: str) -> tuple[int, int, int]:
+def point_of(case: Case, stage: str) -> tuple[int, int, int]:
     """Clients, prompt and output tokens of a point."""
     found = _POINT.fullmatch(stage)
     if found is None:
@@ -99,11 +111,15 @@ def _sweep_degrees(case: Case) -> dict[str, int]:
         return _named(case, written)
     if not isinstance(written, Mapping):
         raise case.error("degrees of parallelism are expected", "parallel", found=written)
-    return _degrees(case, written)
+    return degrees_of(case, written)
 
 
-def _degrees(case: Case, written: Mapping[str, Any]) -> dict[str, int]:
-    """The degrees that fields like ``tp_size`` give."""
+def degrees_of(case: Case, written: Mapping[str, Any]) -> dict[str, int]:
+    """The degrees that fields like ``tp_size`` give.
+
+    Raises:
+        NotYet: experts are split both ways, which a scenario cannot say.
+    """
     sizes = {name: written.get(f"{name}_size") or 1 for name in ("tp", "pp", "attention_dp", "moe_ep")}
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
