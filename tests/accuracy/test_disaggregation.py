@@ -53,8 +53,7 @@ def test_the_median_errors() -> None:
     assert len(errors("ttft_ms.mean")) == 10
     assert median(errors("ttft_ms.mean").values()) <= 18
     assert len(errors("tpot_ms.mean")) == 8
-    # To be 15: steps without captured graphs on H100 are priced too high.
-    assert median(errors("tpot_ms.mean").values()) <= 18
+    assert median(errors("tpot_ms.mean").values()) <= 15
 
 
 @pytest.mark.parametrize("case", ["pd-distserve-opt13b-distserve", "pd-distserve-opt13b-distserve-c21d11"])
@@ -75,8 +74,15 @@ def test_deployments_come_out_in_the_measured_order() -> None:
     assert ("1P1D", "2_regular", "itl_ms.mean") in right
 
 
+ON_A100 = "on A100 llm-d's and its rival come out alike, where one was measured 9 to 30 % slower; why is not known"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason=ON_A100)
+def test_no_deployments_come_out_in_the_wrong_order() -> None:
+    """The aim. What is wrong stands in docs/accuracy.md; this fails as soon as it holds, and then loses its mark."""
+    assert not [row for row in answer()["orders"] if row["verdict"] == "wrong"]
+
+
 def test_only_llm_d_on_a100_comes_out_in_the_wrong_order() -> None:
-    """By a hair: both deployments come out alike, where one was measured 9 to 30 % slower. Why is not known."""
-    wrong = [row for row in answer()["orders"] if row["verdict"] == "wrong"]
-    assert all(row["deployments"][0].startswith("pd-llmd-A100-llm-d") for row in wrong), wrong
-    assert len(wrong) <= 6
+    wrong = [row["deployments"][0] for row in answer()["orders"] if row["verdict"] == "wrong"]
+    assert set(wrong) <= {"pd-llmd-A100-llm-d-1p1d", "pd-llmd-A100-llm-d-2p1d"}
