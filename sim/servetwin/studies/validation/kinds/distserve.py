@@ -87,9 +87,10 @@ def distserve_trials(case: Case, catalog: Catalog) -> list[Trial]:
 def _placement(case: Case, rate: float, flags: list[str]) -> Placement:
     """The degrees that a case or the name of its files says, as ``c21d11``; else those of the artifact.
 
-    Rates of the series are multiples of half a request per second and GPU, those of four GPUs of a whole one
-    (simdistserve/benchmarks/figure11-abalation). Of the runs whose files do not say their placement, those at 4 and 8
-    requests/s are such, and none of three GPUs, which are full at 6.
+    Of the runs whose files do not say their placement most have the rates of three GPUs, multiples of 1.5 requests/s.
+    Those at 4 and 8 requests/s have the rates of four, whole requests per second and GPU (total_gpu=4 and
+    per_gpu_rate of OPT-13B in simdistserve/benchmarks/figure11-abalation), and at 8 three would be full, as they are
+    at 7.5.
     """
     text = f"{case.id} {case.fields['engine']}"
     found = re.search(r"-c(\d)(\d)d(\d)(\d)|context TP(\d+)xPP(\d+), decode TP(\d+)xPP(\d+)", text)
