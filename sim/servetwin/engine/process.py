@@ -104,6 +104,7 @@ class EngineProcess(ABC):
         Args:
             left: told then of the requests that were here, which may go elsewhere.
         """
+        # A pipeline cannot: ``scenario.departures`` refuses it before anything runs.
         raise NotImplementedError
 
     def ledger(self, spent: Mapping[str, int], end_ps: int) -> dict[str, int]:

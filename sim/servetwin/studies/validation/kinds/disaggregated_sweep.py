@@ -9,10 +9,10 @@ from servetwin.catalog.find import Catalog
 from servetwin.studies.validation.cases import Case
 from servetwin.studies.validation.kinds.base import Kind
 from servetwin.studies.validation.kinds.sweep import (
-    BUDGET,
     REQUESTS_PER_CLIENT,
     closed_loop,
     degrees_of,
+    options_of,
     point_of,
     prepared,
 )
@@ -39,12 +39,7 @@ class DisaggregatedSweep(Kind):
         trials = []
         for stage, measured in case.measured.items():
             clients, prompt, output = point_of(case, stage)
-            parts.options = {
-                "max_num_batched_tokens": BUDGET,
-                "max_num_seqs": max(clients, 1),
-                "max_model_len": prompt + output + 200,
-                "prefix_caching": False,
-            }
+            parts.options = options_of(clients, prompt, output)
             scenario = apart(
                 parts, f"{case.id}-{stage}", closed_loop(clients, prompt, output), REQUESTS_PER_CLIENT * clients,
                 prefill=Workers(*workers["prefill"]), decode=Workers(*workers["decode"]),

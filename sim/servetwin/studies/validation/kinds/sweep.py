@@ -41,12 +41,7 @@ class ConcurrencySweep(Kind):
         trials = []
         for stage, measured in case.measured.items():
             clients, prompt, output = point_of(case, stage)
-            parts.options = {
-                "max_num_batched_tokens": BUDGET,
-                "max_num_seqs": max(clients, 1),
-                "max_model_len": prompt + output + 200,
-                "prefix_caching": False,
-            }
+            parts.options = options_of(clients, prompt, output)
             count = measured.get("n_requests") if isinstance(measured, Mapping) else None
             requests = int(count) if count else REQUESTS_PER_CLIENT * clients
             scenario = parts.scenario(f"{case.id}-{stage}", closed_loop(clients, prompt, output), requests)
@@ -83,6 +78,16 @@ def closed_loop(clients: int, prompt: int, output: int) -> dict[str, Any]:
 
 def _lengths(nominal: int) -> dict[str, Any]:
     return {"distribution": "uniform", "min": max(1, round(SHORTEST * nominal)), "max": nominal}
+
+
+def options_of(clients: int, prompt: int, output: int) -> dict[str, Any]:
+    """The engine's options for a point: room for its clients and lengths, and no prefix cache."""
+    return {
+        "max_num_batched_tokens": BUDGET,
+        "max_num_seqs": max(clients, 1),
+        "max_model_len": prompt + output + 200,
+        "prefix_caching": False,
+    }
 
 
 def point_of(case: Case, stage: str) -> tuple[int, int, int]:
