@@ -38,7 +38,7 @@ def test_tables_and_files(cli: Cli, cases: Path, tmp_path: Path) -> None:
     done = cli("validate", cases, "--out", "scored", "--jobs", "1")
     assert done.code == 0, done.err
     for words in (
-        "14 cases", "7 scored", "1 excluded", "set vllm-0.15.1", "engine vllm", "dense models", "h100-sxm",
+        "14 cases", "8 scored", "1 excluded", "set vllm-0.15.1", "engine vllm", "dense models", "h100-sxm",
         "other-simulator", "furthest off",
     ):  # fmt: skip
         assert words in done.out
